@@ -1,0 +1,76 @@
+"""The `octavo` command: its sub-commands by name, and the one place where an error becomes a sentence and a code.
+
+A sub-command's module is imported when it runs, so `octavo --help` and shell completion never pay for torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+from octavo.app.errors import AppError
+
+# name -> (module below octavo.app.cli, one-line help). The command is the attribute `command` of the module.
+COMMANDS = {
+    "ask": ("ask", "Ask one question; the answer streams to standard output."),
+    "bench": ("bench", "Measure this machine: decode and prefill speed, memory."),
+    "completion": ("completion", "Print the completion script for your shell."),
+    "doctor": ("doctor", "Say what was found on this machine, and what is wrong."),
+    "models": ("models", "Fetch, list, choose, inspect and remove models."),
+    "paths": ("paths", "Print the folders and files Octavo uses."),
+    "plan": ("plan", "Say how much memory a model needs at a context length."),
+}
+
+
+class LazyGroup(click.Group):
+    """A click group whose sub-commands are imported on use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"octavo.app.cli.{COMMANDS[cmd_name][0]}")
+        command = module.command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="octavo", prog_name="octavo")
+def cli() -> None:
+    """Octavo: a local assistant that never runs out of memory."""
+
+
+def run() -> int:
+    """Run the command line and return the exit code; every deliberate error is one sentence on stderr."""
+    try:
+        result = cli.main(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except AppError as error:
+        click.echo(f"Error: {error}", err=True)
+        return error.exit_code
+    except Exception as error:
+        if not _is_deliberate(error):
+            raise
+        click.echo(f"Error: {error}", err=True)
+        return 1
+    return result if isinstance(result, int) else 0
+
+
+def _is_deliberate(error: Exception) -> bool:
+    """True for errors of engine and storage, whose texts are written for people."""
+    from octavo.engine.errors import EngineError
+    from octavo.storage.errors import StorageError
+
+    return isinstance(error, (EngineError, StorageError))
