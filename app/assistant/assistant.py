@@ -1,0 +1,133 @@
+"""One answer, from messages to text: chat template, engine, streaming text, stop strings. No screen, no files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from octavo.app.assistant.stop_strings import StopStrings
+
+if TYPE_CHECKING:
+    from octavo.app.settings import Settings
+    from octavo.engine.config import GenerationPolicy
+    from octavo.engine.engine import Engine
+    from octavo.engine.events import AnswerMetrics, FinishReason
+    from octavo.engine.tokenizer import Message, Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class TextEvent:
+    """New text of the answer; never half a character, never part of a stop string."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A finished answer, or as much of it as came before it was cut off."""
+
+    text: str
+    token_ids: tuple[int, ...]
+    finish_reason: FinishReason
+    metrics: AnswerMetrics
+    policy: GenerationPolicy
+    error: str | None
+
+    def as_json(self, model: str) -> dict[str, Any]:
+        """The answer as the plain document `octavo ask --json` prints."""
+        metrics = self.metrics
+        document: dict[str, Any] = {
+            "text": self.text,
+            "usage": {
+                "prompt_tokens": metrics.prompt_tokens,
+                "reused_tokens": metrics.reused_tokens,
+                "generated_tokens": metrics.generated_tokens,
+            },
+            "timings": {
+                name: round(getattr(metrics, name), 6)
+                for name in ("queue_s", "prefill_s", "ttft_s", "itl_p50_ms", "itl_p95_ms", "tokens_per_s", "e2e_s")
+            },
+            "model": model,
+            "policy": asdict(self.policy),
+            "finish_reason": self.finish_reason,
+        }
+        if self.error is not None:
+            document["error"] = self.error
+        return document
+
+
+class Assistant:
+    """An engine and the tokenizer of its model."""
+
+    def __init__(self, engine: Engine, tokenizer: Tokenizer) -> None:
+        self.engine = engine
+        self.tokenizer = tokenizer
+
+    def answer(
+        self,
+        messages: Sequence[Message],
+        policy: GenerationPolicy,
+        *,
+        is_cancelled: Callable[[], bool] = lambda: False,
+    ) -> Iterator[TextEvent | Answer]:
+        """Text as it comes, then the Answer. `is_cancelled` is asked once a step; a cancelled answer is kept.
+
+        Raises ContextTooLongError before anything is computed.
+        """
+        from octavo.engine.events import TokenEvent
+
+        prompt_ids = self.tokenizer.encode_chat(messages)
+        engine, stream, stops = self.engine, self.tokenizer.stream(), StopStrings(policy.stop)
+        text, token_ids = "", []
+        request_id = engine.submit(prompt_ids, policy, eos_ids=self.tokenizer.eos_ids)
+        try:
+            while True:
+                if is_cancelled():
+                    engine.cancel(request_id)
+                for event in engine.step():
+                    if event.request_id != request_id:
+                        continue
+                    if isinstance(event, TokenEvent):
+                        token_ids.append(event.token_id)
+                        new = stops.push(stream.push(event.token_id))
+                        if stops.found:
+                            engine.cancel(request_id, "stop")
+                    else:
+                        new = stops.push(stream.finish()) + stops.finish()
+                    if new:
+                        text += new
+                        yield TextEvent(new)
+                    if not isinstance(event, TokenEvent):
+                        yield Answer(
+                            text, tuple(token_ids), event.finish_reason, event.metrics, event.policy, event.error
+                        )
+                        return
+        finally:
+            engine.cancel(request_id)
+
+
+def load_assistant(path: Path, settings: Settings, *, fingerprint: str | None = None) -> Assistant:
+    """Open the model at `path` as the settings say. Imports torch; call it where its two seconds may pass.
+
+    Raises ModelFileError or UnsupportedModelError, naming the file and the tensor.
+    """
+    from octavo.engine.config import EngineConfig
+    from octavo.engine.engine import Engine
+    from octavo.engine.hardware import choose_device
+    from octavo.engine.tokenizer import Tokenizer
+    from octavo.engine.weights.checkpoint import open_checkpoint
+
+    device = choose_device(settings.device)
+    checkpoint = open_checkpoint(path, device=device, quantization=settings.quantization)
+    config = EngineConfig(
+        page_size=settings.page_size,
+        prefill_chunk=settings.prefill_chunk,
+        kv_bytes=settings.kv_memory,
+        compute_dtype=settings.compute_dtype,
+        threads=settings.threads,
+    )
+    return Assistant(
+        Engine(checkpoint, config, device=device, fingerprint=fingerprint), Tokenizer(checkpoint.tokenizer)
+    )

@@ -1,0 +1,235 @@
+"""Octavo's engine: token ids in, events out. Start reading here, at `Engine.step`.
+
+One thread owns an engine. It never sees text: tokenizing, templates and stop strings belong to its caller.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from octavo.engine.attention.attention import DecodeAttention, PrefillAttention
+from octavo.engine.config import EngineConfig, GenerationPolicy
+from octavo.engine.errors import ContextTooLongError
+from octavo.engine.events import DoneEvent, Event, FinishReason, TokenEvent
+from octavo.engine.kernels.dispatch import load_kernels, set_num_threads
+from octavo.engine.kv.cache import KvCache
+from octavo.engine.model.decoder import Decoder
+from octavo.engine.model.rope import attention_scale, rope_table
+from octavo.engine.sampler import Sampler
+from octavo.engine.scheduler import Chunk, Scheduler, Step
+from octavo.engine.sequence import Sequence
+from octavo.engine.weights.checkpoint import Checkpoint, Quantization, open_checkpoint
+
+
+def load(
+    path: Path,
+    config: EngineConfig | None = None,
+    *,
+    device: str = "cpu",
+    quantization: Quantization = "auto",
+    fingerprint: str | None = None,
+) -> Engine:
+    """Open a model file or folder and build an engine on it.
+
+    `fingerprint` is the SHA-256 of the weights where the caller knows it already; otherwise the files are hashed.
+    Raises ModelFileError or UnsupportedModelError, naming the file, and ContextTooLongError for a KV budget below
+    one page.
+    """
+    checkpoint = open_checkpoint(path, device=device, quantization=quantization)
+    return Engine(checkpoint, config or EngineConfig(), device=device, fingerprint=fingerprint)
+
+
+class Engine:
+    """Runs any number of requests at once: `submit`, then `step` until their DoneEvent, or `generate` for one."""
+
+    def __init__(
+        self, checkpoint: Checkpoint, config: EngineConfig, *, device: str = "cpu", fingerprint: str | None = None
+    ) -> None:
+        if config.threads:
+            torch.set_num_threads(config.threads)
+            set_num_threads(config.threads)
+        self.spec = checkpoint.spec
+        self.config = config
+        self.device = device
+        self.kernels = load_kernels(device)
+        self.weight_bytes = checkpoint.nbytes
+        self.cache = KvCache(self.spec, config, fingerprint or checkpoint.fingerprint(), device)
+        self._dtype = torch.float32 if config.compute_dtype == "float32" else torch.bfloat16
+        self._decoder = Decoder(checkpoint, self.kernels)
+        self._rope = rope_table(self.spec, max(self.spec.context_length, config.page_size), device)
+        self._scale = attention_scale(self.spec)
+        self._scheduler = Scheduler(self.cache, config)
+        self._finished: list[Event] = []
+        self._ids = itertools.count(1)
+
+    @property
+    def max_context(self) -> int:
+        """Longest prompt and answer together: what the model was trained on, or what the pool holds."""
+        return min(self.spec.context_length, self.cache.num_tokens)
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self._scheduler.num_running or self._scheduler.num_waiting or self._finished)
+
+    def submit(
+        self, prompt_ids: list[int], policy: GenerationPolicy, *, eos_ids: frozenset[int] = frozenset()
+    ) -> int:
+        """Queue a prompt and return its request id.
+
+        The answer is cut to what the context leaves. Raises ContextTooLongError, before any computing, for a
+        prompt that leaves no room for one token, and ValueError for an empty prompt or an unknown token id.
+        """
+        if not prompt_ids:
+            raise ValueError("the prompt is empty; it needs at least one token")
+        if not (0 <= min(prompt_ids) and max(prompt_ids) < self.spec.vocab_size):
+            raise ValueError(f"a token id is outside the vocabulary of {self.spec.vocab_size}")
+        if len(prompt_ids) >= self.max_context:
+            raise ContextTooLongError(self._too_long(len(prompt_ids)))
+        sequence = Sequence(
+            request_id=next(self._ids),
+            token_ids=list(prompt_ids),
+            num_prompt=len(prompt_ids),
+            limit=min(len(prompt_ids) + policy.max_tokens, self.max_context),
+            eos_ids=eos_ids,
+            sampler=Sampler(policy),
+        )
+        self._scheduler.add(sequence)
+        return sequence.request_id
+
+    def cancel(self, request_id: int, reason: FinishReason = "cancelled") -> None:
+        """End a request before the next step; its pages are given back now. Unknown or ended ids are ignored.
+
+        A caller that found a stop string in the text says so with the reason "stop".
+        """
+        sequence = self._scheduler.find(request_id)
+        if sequence is not None:
+            self._finish(sequence, reason)
+
+    @torch.inference_mode()
+    def step(self) -> list[Event]:
+        """Advance every running request by one token, or one chunk of its prompt."""
+        step = self._scheduler.schedule()
+        try:
+            logits = self._run(step)
+            tokens = self._sample(logits)
+        except Exception as error:
+            # One answer's failure (memory taken by another program, say) must not take the others' pages with it.
+            for sequence in step.sequences:
+                self._finish(sequence, "error", f"{type(error).__name__}: {error}")
+            return self._drain()
+        events = self._publish(tokens)
+        return events + self._drain()
+
+    def generate(
+        self, prompt_ids: list[int], policy: GenerationPolicy, *, eos_ids: frozenset[int] = frozenset()
+    ) -> Iterator[Event]:
+        """Events of one request, for a caller that runs no other; leaving the loop early gives every page back."""
+        request_id = self.submit(prompt_ids, policy, eos_ids=eos_ids)
+        try:
+            done = False
+            while not done:
+                for event in self.step():
+                    if event.request_id == request_id:
+                        done = isinstance(event, DoneEvent)
+                        yield event
+        finally:
+            self.cancel(request_id)
+
+    def _run(self, step: Step) -> list[tuple[Sequence, Tensor]]:
+        """Logits (float32 [vocab_size]) of every sequence that gets its next token in this step."""
+        logits: list[tuple[Sequence, Tensor]] = []
+        if step.decode:
+            logits += zip(step.decode, self._decode(step.decode), strict=True)
+        if step.prefill is not None:
+            last = self._prefill(step.prefill)
+            if step.prefill.is_last:
+                logits.append((step.prefill.sequence, last))
+        return logits
+
+    def _decode(self, sequences: list[Sequence]) -> Tensor:
+        """Compute the newest token of each sequence: logits float32 [sequences, vocab_size]."""
+        newest = torch.tensor([sequence.token_ids[-1] for sequence in sequences], device=self.device)
+        attend = DecodeAttention(
+            self.cache.pool,
+            self._rope,
+            self.kernels,
+            self._scale,
+            [len(sequence.token_ids) - 1 for sequence in sequences],
+            [sequence.pages.page_ids for sequence in sequences if sequence.pages is not None],
+        )
+        hidden = self._decoder.forward(newest, attend, torch.float32)
+        for sequence in sequences:
+            self._advance(sequence, 1)
+        return self._decoder.logits(hidden)
+
+    def _prefill(self, chunk: Chunk) -> Tensor:
+        """Compute one chunk of a prompt: logits float32 [vocab_size] after its last token."""
+        started, sequence = time.perf_counter(), chunk.sequence
+        assert sequence.pages is not None
+        tokens = sequence.token_ids[chunk.start : chunk.start + chunk.length]
+        attend = PrefillAttention(
+            self.cache.pool,
+            self._rope,
+            self.kernels,
+            self._scale,
+            chunk.start,
+            chunk.length,
+            sequence.pages.page_ids,
+        )
+        hidden = self._decoder.forward(torch.tensor(tokens, device=self.device), attend, self._dtype)
+        self._advance(sequence, chunk.length)
+        logits = self._decoder.logits(hidden[-1:])[0]
+        sequence.prefill_s += time.perf_counter() - started
+        return logits
+
+    def _advance(self, sequence: Sequence, num_tokens: int) -> None:
+        """Count tokens whose K and V are written, and publish the pages they filled."""
+        assert sequence.pages is not None
+        sequence.num_computed += num_tokens
+        self.cache.publish(sequence.pages, sequence.token_ids, sequence.num_computed)
+
+    def _sample(self, logits: list[tuple[Sequence, Tensor]]) -> list[tuple[Sequence, int]]:
+        return [(sequence, sequence.sampler.choose(row, sequence.token_ids)) for sequence, row in logits]
+
+    def _publish(self, tokens: list[tuple[Sequence, int]]) -> list[Event]:
+        """Append the new tokens, announce them, and end the answers they end."""
+        events: list[Event] = []
+        now = time.perf_counter()
+        for sequence, token in tokens:
+            if token in sequence.eos_ids:
+                self._finish(sequence, "stop")
+                continue
+            sequence.token_ids.append(token)
+            sequence.token_times.append(now)
+            events.append(TokenEvent(sequence.request_id, token))
+            if len(sequence.token_ids) >= sequence.limit:
+                self._finish(sequence, "length")
+        return events
+
+    def _finish(self, sequence: Sequence, reason: FinishReason, error: str | None = None) -> None:
+        """The one way out for every request, however it ends."""
+        self._scheduler.remove(sequence)
+        self._finished.append(
+            DoneEvent(sequence.request_id, reason, sequence.metrics(), sequence.policy, error)
+        )
+
+    def _drain(self) -> list[Event]:
+        finished, self._finished = self._finished, []
+        return finished
+
+    def _too_long(self, num_prompt: int) -> str:
+        if self.max_context == self.spec.context_length:
+            return (
+                f"The prompt has {num_prompt:,} tokens, and {self.spec.name} has a context of "
+                f"{self.max_context:,} for prompt and answer together; shorten it."
+            )
+        return (
+            f"The prompt has {num_prompt:,} tokens, and the KV budget holds {self.max_context:,}; "
+            "shorten it or raise kv_memory."
+        )

@@ -1,0 +1,62 @@
+"""What the engine tells its caller: frozen values that may cross threads."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from octavo.engine.config import GenerationPolicy
+
+FinishReason = Literal["stop", "length", "cancelled", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerMetrics:
+    """Where the time of one answer went. Times in seconds, inter-token latencies in milliseconds.
+
+    `prefill_s` is computing time, `ttft_s` the wait for the first token from submission on; `tokens_per_s` is the
+    rate after the first token. Figures that need two tokens are 0 where there are fewer.
+    """
+
+    prompt_tokens: int
+    reused_tokens: int
+    prefill_tokens: int
+    generated_tokens: int
+    queue_s: float
+    prefill_s: float
+    ttft_s: float
+    itl_p50_ms: float
+    itl_p95_ms: float
+    tokens_per_s: float
+    e2e_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class TokenEvent:
+    """One generated token. A token that ends the answer is not announced."""
+
+    request_id: int
+    token_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class DoneEvent:
+    """The last event of a request; `policy` holds the seed that was used, `error` the reason after an error."""
+
+    request_id: int
+    finish_reason: FinishReason
+    metrics: AnswerMetrics
+    policy: GenerationPolicy
+    error: str | None = None
+
+
+Event = TokenEvent | DoneEvent
+
+
+def percentile(values: list[float], share: float) -> float:
+    """Nearest-rank percentile; 0.0 of nothing."""
+    if not values:
+        return 0.0
+    ordered = sorted(values)
+    return ordered[max(math.ceil(share * len(ordered)) - 1, 0)]

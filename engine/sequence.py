@@ -1,0 +1,62 @@
+"""One request on its way through the engine: its tokens, its pages, its clock."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+
+from octavo.engine.config import GenerationPolicy
+from octavo.engine.events import AnswerMetrics, percentile
+from octavo.engine.kv.cache import SequencePages
+from octavo.engine.sampler import Sampler
+
+
+@dataclass(slots=True, eq=False)
+class Sequence:
+    """State of a request. `num_computed` tokens have their K and V in `pages`; `limit` is the longest it may get."""
+
+    request_id: int
+    token_ids: list[int]
+    num_prompt: int
+    limit: int
+    eos_ids: frozenset[int]
+    sampler: Sampler
+    pages: SequencePages | None = None
+    num_computed: int = 0
+    num_reused: int = 0
+    submitted: float = field(default_factory=time.perf_counter)
+    admitted: float = 0.0
+    prefill_s: float = 0.0
+    token_times: list[float] = field(default_factory=list)
+
+    @property
+    def num_generated(self) -> int:
+        return len(self.token_ids) - self.num_prompt
+
+    @property
+    def is_prefilling(self) -> bool:
+        return self.num_computed < self.num_prompt
+
+    @property
+    def policy(self) -> GenerationPolicy:
+        """The policy as it was applied, with the seed that was used."""
+        return replace(self.sampler.policy, seed=self.sampler.seed)
+
+    def metrics(self) -> AnswerMetrics:
+        """Figures of this request up to now."""
+        now, times = time.perf_counter(), self.token_times
+        gaps = [(after - before) * 1e3 for before, after in zip(times, times[1:], strict=False)]
+        decode_s = times[-1] - times[0] if len(times) > 1 else 0.0
+        return AnswerMetrics(
+            prompt_tokens=self.num_prompt,
+            reused_tokens=self.num_reused,
+            prefill_tokens=max(min(self.num_computed, self.num_prompt) - self.num_reused, 0),
+            generated_tokens=self.num_generated,
+            queue_s=(self.admitted or now) - self.submitted,
+            prefill_s=self.prefill_s,
+            ttft_s=times[0] - self.submitted if times else 0.0,
+            itl_p50_ms=percentile(gaps, 0.50),
+            itl_p95_ms=percentile(gaps, 0.95),
+            tokens_per_s=len(gaps) / decode_s if decode_s else 0.0,
+            e2e_s=now - self.submitted,
+        )
