@@ -1,0 +1,26 @@
+"""Memory maps of weight files."""
+
+import mmap
+from pathlib import Path
+
+from octavo.engine.errors import ModelFileError
+
+
+def map_file(path: Path) -> mmap.mmap:
+    """Map a whole file into memory, privately: nothing written to the map reaches the file.
+
+    Private and writable rather than read-only because torch refuses to be silent about tensors over
+    read-only memory. Pages are read on first touch and stay shared with the system's file cache.
+    Raises ModelFileError if the file is missing, unreadable, empty, or a folder.
+    """
+    try:
+        if path.is_dir():
+            raise ModelFileError(f"{path} is a folder, not a model file")
+        with path.open("rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    except FileNotFoundError:
+        raise ModelFileError(f"{path} does not exist") from None
+    except ValueError:
+        raise ModelFileError(f"{path} is empty: fetch it again") from None
+    except OSError as error:
+        raise ModelFileError(f"{path} cannot be read: {error.strerror}") from error
