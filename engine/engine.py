@@ -13,14 +13,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from octavo.engine.attention.attention import DecodeAttention, PrefillAttention
 from octavo.engine.config import EngineConfig, GenerationPolicy
 from octavo.engine.errors import ContextTooLongError
 from octavo.engine.events import DoneEvent, Event, FinishReason, TokenEvent
 from octavo.engine.kernels.dispatch import load_kernels, set_num_threads
 from octavo.engine.kv.cache import KvCache
-from octavo.engine.model.decoder import Decoder
-from octavo.engine.model.rope import attention_scale, rope_table
+from octavo.engine.runner import ModelRunner
 from octavo.engine.sampler import Sampler
 from octavo.engine.scheduler import Chunk, Scheduler, Step
 from octavo.engine.sequence import Sequence
@@ -60,10 +58,8 @@ class Engine:
         self.kernels = load_kernels(device)
         self.weight_bytes = checkpoint.nbytes
         self.cache = KvCache(self.spec, config, fingerprint or checkpoint.fingerprint(), device)
-        self._dtype = torch.float32 if config.compute_dtype == "float32" else torch.bfloat16
-        self._decoder = Decoder(checkpoint, self.kernels)
-        self._rope = rope_table(self.spec, max(self.spec.context_length, config.page_size), device)
-        self._scale = attention_scale(self.spec)
+        dtype = torch.float32 if config.compute_dtype == "float32" else torch.bfloat16
+        self._runner = ModelRunner(checkpoint, self.kernels, self.cache.pool, self.max_context, dtype)
         self._scheduler = Scheduler(self.cache, config)
         self._finished: list[Event] = []
         self._ids = itertools.count(1)
@@ -148,43 +144,28 @@ class Engine:
             logits += zip(step.decode, self._decode(step.decode), strict=True)
         if step.prefill is not None:
             last = self._prefill(step.prefill)
-            if step.prefill.is_last:
+            if last is not None:
                 logits.append((step.prefill.sequence, last))
         return logits
 
     def _decode(self, sequences: list[Sequence]) -> Tensor:
         """Compute the newest token of each sequence: logits float32 [sequences, vocab_size]."""
-        newest = torch.tensor([sequence.token_ids[-1] for sequence in sequences], device=self.device)
-        attend = DecodeAttention(
-            self.cache.pool,
-            self._rope,
-            self.kernels,
-            self._scale,
+        hidden = self._runner.decode(
+            [sequence.token_ids[-1] for sequence in sequences],
             [len(sequence.token_ids) - 1 for sequence in sequences],
-            [sequence.pages.page_ids for sequence in sequences if sequence.pages is not None],
+            [sequence.page_ids for sequence in sequences],
         )
-        hidden = self._decoder.forward(newest, attend, torch.float32)
         for sequence in sequences:
             self._advance(sequence, 1)
-        return self._decoder.logits(hidden)
+        return self._runner.logits(hidden)
 
-    def _prefill(self, chunk: Chunk) -> Tensor:
-        """Compute one chunk of a prompt: logits float32 [vocab_size] after its last token."""
+    def _prefill(self, chunk: Chunk) -> Tensor | None:
+        """Compute one chunk of a prompt: logits float32 [vocab_size] after its last token, None before that."""
         started, sequence = time.perf_counter(), chunk.sequence
-        assert sequence.pages is not None
         tokens = sequence.token_ids[chunk.start : chunk.start + chunk.length]
-        attend = PrefillAttention(
-            self.cache.pool,
-            self._rope,
-            self.kernels,
-            self._scale,
-            chunk.start,
-            chunk.length,
-            sequence.pages.page_ids,
-        )
-        hidden = self._decoder.forward(torch.tensor(tokens, device=self.device), attend, self._dtype)
+        hidden = self._runner.prefill(tokens, chunk.start, sequence.page_ids)
         self._advance(sequence, chunk.length)
-        logits = self._decoder.logits(hidden[-1:])[0]
+        logits = self._runner.logits(hidden[-1:])[0] if chunk.is_last else None
         sequence.prefill_s += time.perf_counter() - started
         return logits
 

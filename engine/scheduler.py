@@ -112,7 +112,5 @@ class Scheduler:
     def _promised(self) -> int:
         """Pages the running sequences may still take."""
         return sum(
-            self._cache.num_pages_for(sequence.limit) - len(sequence.pages.page_ids)
-            for sequence in self._running
-            if sequence.pages is not None
+            self._cache.num_pages_for(sequence.limit) - len(sequence.page_ids) for sequence in self._running
         )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from octavo.engine.config import GenerationPolicy
 from octavo.engine.events import AnswerMetrics, percentile
 from octavo.engine.kv.cache import SequencePages
+from octavo.engine.kv.pages import PageId
 from octavo.engine.sampler import Sampler
 
 
@@ -36,6 +37,11 @@ class Sequence:
     @property
     def is_prefilling(self) -> bool:
         return self.num_computed < self.num_prompt
+
+    @property
+    def page_ids(self) -> list[PageId]:
+        """Pages of an admitted sequence."""
+        return self.pages.page_ids if self.pages else []
 
     @property
     def policy(self) -> GenerationPolicy:

@@ -71,7 +71,7 @@ class DecodeAttention:
 class PrefillAttention:
     """A chunk of consecutive tokens of one sequence, starting at the page boundary `start`.
 
-    `page_ids` are the sequence's pages, up to those that receive the chunk.
+    `page_ids` are the sequence's pages, up to those that receive the chunk. Products are taken in `dtype`.
     """
 
     def __init__(
@@ -83,11 +83,12 @@ class PrefillAttention:
         start: int,
         length: int,
         page_ids: list[PageId],
+        dtype: torch.dtype,
     ) -> None:
         page_size, device = pool.page_size, pool.slab.device
         assert start % page_size == 0, "a chunk starts on a page boundary"
         self._pool, self._rope, self._kernels, self._scale = pool, rope, kernels, scale
-        self._start, self._length = start, length
+        self._start, self._length, self._dtype = start, length, dtype
         num_pages = -(-(start + length) // page_size)
         self._slots = pool.resident(torch.tensor(page_ids[:num_pages]))
         positions = torch.arange(start, start + length, device=device)
@@ -100,20 +101,20 @@ class PrefillAttention:
         slots = self._slots[layer]
         page_angles = rope.cos[: self._pool.page_size], rope.sin[: self._pool.page_size]
         # Written first, then read back: a later query sees these tokens as encoded, and so does this one.
-        self._kernels.write_kv(slab, slots[self._page_of], self._offsets, k.float(), v.float(), *page_angles)
+        self._kernels.write_kv(slab, slots[self._page_of], self._offsets, k, v, *page_angles)
         end = self._start + self._length
         query_angles = rope.cos[self._start : end, None], rope.sin[self._start : end, None]
-        queries = rotate(q.float(), *query_angles).to(q.dtype).transpose(0, 1)
-        keys, values = self._gather(slab[slots.long()], q.dtype)
+        queries = rotate(q, *query_angles).to(self._dtype).transpose(0, 1)
+        keys, values = self._gather(slab[slots.long()])
         return _causal(queries, keys[:, :end], values[:, :end], self._start, self._scale).transpose(0, 1)
 
-    def _gather(self, pages: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    def _gather(self, pages: Tensor) -> tuple[Tensor, Tensor]:
         """`pages` [P, 2, kv_heads, page_size, d] -> K at its true angles, and V: [kv_heads, P * page_size, d]."""
         angles = self._rope.cos[self._page_starts], self._rope.sin[self._page_starts]
-        keys = rotate(pages[:, 0].float(), *(angle[:, None, None] for angle in angles)).to(dtype)
+        keys = rotate(pages[:, 0].float(), *(angle[:, None, None] for angle in angles)).to(self._dtype)
         return (
             keys.transpose(0, 1).flatten(1, 2),
-            pages[:, 1].to(dtype).transpose(0, 1).flatten(1, 2),
+            pages[:, 1].to(self._dtype).transpose(0, 1).flatten(1, 2),
         )
 
 

@@ -23,7 +23,7 @@ class Attend(Protocol):
     """Attention of the rows of one forward pass."""
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """`q` [rows, heads, head_dim], `k`, `v` [rows, kv_heads, head_dim], all before RoPE -> like `q`."""
+        """`q` [rows, heads, head_dim], `k`, `v` [rows, kv_heads, head_dim], float32 before RoPE -> shaped as `q`."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -44,8 +44,7 @@ class Layer:
 class Decoder:
     """Token ids in, hidden states and logits out.
 
-    `residual` is kept in float32 on a CPU; `compute_dtype` is what prefill multiplies in. Rows up to the kernels'
-    small-batch limit are always computed in float32.
+    The residual stream is float32; only the operands of matrix products take the narrower type a caller asks for.
     """
 
     def __init__(self, checkpoint: Checkpoint, kernels: Kernels) -> None:
@@ -75,17 +74,16 @@ class Decoder:
             if layer.q_norm is not None and layer.k_norm is not None:
                 q, k = self._head_norm(q, layer.q_norm), self._head_norm(k, layer.k_norm)
             attended = attend(index, q, k, v).reshape(x.shape[0], -1)
-            (delta,) = kernels.linear(attended, (layer.output,), (None,))
+            (delta,) = kernels.linear(attended.to(dtype), (layer.output,), (None,))
             x = self._norm(residual, delta, layer.mlp_norm, dtype)
             gate, up = kernels.linear(x, layer.gate_up, (None, None))
-            (delta,) = kernels.linear(kernels.silu_mul(gate, up), (layer.down,), (None,))
+            (delta,) = kernels.linear(kernels.silu_mul(gate, up, dtype), (layer.down,), (None,))
         return residual if delta is None else residual + delta
 
     def logits(self, hidden: Tensor) -> Tensor:
         """float32 [rows, hidden_size] -> float32 [rows, vocab_size]."""
         x = self._kernels.rms_norm(hidden, self._final_norm, self.spec.rms_eps)
-        (logits,) = self._kernels.linear(x, (self._head,), (None,))
-        return logits.float()
+        return self._kernels.linear(x, (self._head,), (None,))[0]
 
     def _norm(self, residual: Tensor, delta: Tensor | None, weight: Tensor, dtype: torch.dtype) -> Tensor:
         """Add `delta` to the residual stream in place, and return its RMSNorm in `dtype`."""
@@ -94,9 +92,8 @@ class Decoder:
         return self._kernels.rms_norm(delta, weight, self.spec.rms_eps, residual=residual, dtype=dtype)
 
     def _head_norm(self, x: Tensor, weight: Tensor) -> Tensor:
-        """RMSNorm over head_dim of `x` [rows, heads, head_dim] (Qwen3), in its own dtype."""
-        flat = x.reshape(-1, x.shape[-1]).float()
-        return self._kernels.rms_norm(flat, weight, self.spec.rms_eps, dtype=x.dtype).view_as(x)
+        """RMSNorm over head_dim of `x` [rows, heads, head_dim] (Qwen3)."""
+        return self._kernels.rms_norm(x.view(-1, x.shape[-1]), weight, self.spec.rms_eps).view_as(x)
 
 
 def _layer(index: int, matrices: Mapping[str, Weight], vectors: Mapping[str, Tensor]) -> Layer:
