@@ -88,7 +88,7 @@ def _open_gguf(path: Path, device: torch.device) -> Checkpoint:
     from octavo.engine.tokenizer import TokenizerData
 
     file = GGUFFile(path)
-    factors = _vector(file, _ROPE_FACTORS).tolist() if _ROPE_FACTORS in file.tensors else ()
+    factors = _vector(file, _ROPE_FACTORS).flatten().tolist() if _ROPE_FACTORS in file.tensors else ()
     spec = ModelSpec.from_gguf(file.metadata, file.tensors, freq_factors=factors, path=path)
     check_tensors(path, spec, {name: info.shape for name, info in file.tensors.items()})
     heads = {"attn_q": spec.num_heads, "attn_k": spec.num_kv_heads} if spec.family == "llama" else {}

@@ -24,6 +24,9 @@ _MAGIC = b"GGUF"
 _DEFAULT_ALIGNMENT = 32
 _MAX_DIMENSIONS = 4
 _MAX_ARRAY_DEPTH = 4
+# Far beyond any vocabulary or chat template, and little memory: what a damaged count can cost at most.
+_MAX_ITEMS = 1 << 22
+_MAX_TEXT_BYTES = 1 << 24
 # Value types 0 to 12: u8 i8 u16 i16 u32 i32 f32 bool, 8 text, 9 array, u64 i64 f64.
 _SCALARS = {type_id: struct.Struct("<" + code) for type_id, code in enumerate("BbHhIif?--Qqd") if code != "-"}
 _STRING, _ARRAY = 8, 9
@@ -189,7 +192,7 @@ class _Header:
             for _ in range(count):
                 start = pos + 8
                 pos = start + unpack(data, pos)[0]
-                if pos > size:
+                if pos > size or pos - start > _MAX_TEXT_BYTES:
                     self._truncated(key)
                 strings.append(data[start:pos].decode())
         except struct.error:
@@ -211,12 +214,12 @@ class _Header:
 
     def _count(self, item_bytes: int, what: str) -> int:
         count: int = self._scalar(_U64, what)
-        if count * item_bytes > self._size - self._pos:
-            self._fail(f"{what} says {count:,}, more than the file can hold: it is truncated or damaged")
+        if count > _MAX_ITEMS or count * item_bytes > self._size - self._pos:
+            self._fail(f"{what} says {count:,}, which cannot be: the file is truncated or damaged")
         return count
 
     def _truncated(self, what: str) -> NoReturn:
-        self._fail(f"the file ends inside its header, at {what}: it is truncated, fetch it again")
+        self._fail(f"its header breaks off at {what}: it is truncated or damaged, fetch it again")
 
     def _fail(self, what: str) -> NoReturn:
         raise ModelFileError(f"{self._path}: {what}")
