@@ -27,6 +27,7 @@ class ByteBpe:
 
     def __init__(self, tokens: Sequence[str], merges: Sequence[str], pre_tokenizer: PreTokenizer) -> None:
         self.token_bytes = bytes_of_tokens(tokens)
+        self.strip_space = False
         self._nfc = pre_tokenizer.nfc
         ids = {token: token_id for token_id, token in enumerate(tokens)}
         byte_ids = [ids.get(character, -1) for character in BYTE_CHARACTERS]
@@ -45,8 +46,8 @@ class ByteBpe:
             "octavo", pat_str=pre_tokenizer.pattern, mergeable_ranks=ranks, special_tokens={}
         )
 
-    def encode(self, text: str) -> list[int]:
-        """Token ids of a text that holds no lone surrogates."""
+    def encode(self, text: str, *, start: bool = True) -> list[int]:
+        """Token ids of a text that holds no lone surrogates, the same wherever it stands in a prompt."""
         if self._nfc:
             text = unicodedata.normalize("NFC", text)
         if self._missing:

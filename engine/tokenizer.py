@@ -1,12 +1,13 @@
 """Text to token ids and back, with a model's own vocabulary."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from octavo.engine.byte_bpe import ByteBpe
 from octavo.engine.chat_template import CHATML, PLAIN, ChatTemplate, Message, unused_character
 from octavo.engine.errors import UnsupportedModelError
-from octavo.engine.pretokenizers import BY_GGUF_NAME
+from octavo.engine.library_bpe import LibraryBpe, from_file, from_pieces
+from octavo.engine.pretokenizers import BY_NAME
 from octavo.engine.special_tokens import SpecialTokens
 from octavo.engine.stream_decoder import StreamDecoder
 from octavo.engine.tokenizer_data import TokenizerData, TokenType
@@ -21,7 +22,8 @@ class Tokenizer:
 
     Control tokens (turn markers, end of text) are recognised only where the caller allows it. Tokens that a
     model marks as user-defined (Qwen's `<tool_call>`) belong to its plain vocabulary and always count, as in
-    the reference tokenizers. Raises UnsupportedModelError when the pre-tokenizer is not known.
+    the reference tokenizers. Raises UnsupportedModelError when the kind of tokenizer is not known, and
+    ModelFileError when its parts do not fit.
     """
 
     def __init__(self, data: TokenizerData) -> None:
@@ -30,33 +32,27 @@ class Tokenizer:
         self.pad_id = data.pad_id
         self.eos_ids = data.eos_ids
         self._data = data
-        self._bpe = _byte_bpe(data)
-        self._token_bytes = self._bpe.token_bytes
-        control: dict[str, int] = {}
-        user_defined: dict[str, int] = {}
-        silent: set[int] = set()
-        for token_id, kind in enumerate(data.token_types):
-            if kind == TokenType.NORMAL and token_id not in data.eos_ids:
-                continue
-            token = data.tokens[token_id]
-            self._token_bytes[token_id] = token.encode("utf-8", "replace")
-            if kind == TokenType.USER_DEFINED and token_id not in data.eos_ids:
-                user_defined[token] = token_id
-            elif kind == TokenType.CONTROL or token_id in data.eos_ids:
-                control[token] = token_id
-            if kind in _SILENT_TYPES or token_id in data.eos_ids:
-                silent.add(token_id)
-        self._silent = frozenset(silent)
+        marked = [(i, kind) for i, kind in enumerate(data.token_types) if kind != TokenType.NORMAL]
+        self._silent = data.eos_ids.union(i for i, kind in marked if kind in _SILENT_TYPES)
+        controls = data.eos_ids.union(i for i, kind in marked if kind == TokenType.CONTROL)
+        control = {data.tokens[i]: i for i in controls}
+        user_defined = {
+            data.tokens[i]: i for i, kind in marked if kind == TokenType.USER_DEFINED and i not in controls
+        }
         self._control = SpecialTokens(control)
         self._user_defined = SpecialTokens(user_defined)
         self._all_special = SpecialTokens({**control, **user_defined})
+        self._bpe = _bpe(data, control)
+        self._token_bytes = self._bpe.token_bytes
+        for token_id in (*control.values(), *user_defined.values()):
+            self._token_bytes[token_id] = data.tokens[token_id].encode("utf-8", "replace")
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
         """Token ids of `text`, without a BOS; only with `special` is the text of a control token that token.
 
         Lone surrogates, which no UTF-8 text can hold, become U+FFFD; a pair of them becomes its character.
         """
-        return self._encode(_without_surrogates(text), self._all_special if special else self._user_defined)
+        return self._encode(text, self._all_special if special else self._user_defined, start=True)
 
     def encode_chat(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> list[int]:
         """Token ids of a conversation in the model's own chat format, ready for the answer to follow.
@@ -74,7 +70,7 @@ class Tokenizer:
         rendered = self._template.render(guarded, add_generation_prompt=add_generation_prompt)
         ids: list[int] = []
         for text, control_id in self._control.split(rendered):
-            ids += self.encode(text.replace(mark, ""))
+            ids += self._encode(text.replace(mark, ""), self._user_defined, start=not ids)
             if control_id is not None:
                 ids.append(control_id)
         if self._data.add_bos and self.bos_id is not None and ids[:1] != [self.bos_id]:
@@ -88,17 +84,17 @@ class Tokenizer:
 
     def stream(self) -> StreamDecoder:
         """A decoder for one answer."""
-        return StreamDecoder(self._token_bytes, self._silent)
+        return StreamDecoder(self._token_bytes, self._silent, strip_space=self._bpe.strip_space)
 
     def token_bytes(self, token_id: int) -> bytes:
         """The bytes of a token, for a control token its written form; none for an id past the vocabulary."""
         return self._token_bytes[token_id] if 0 <= token_id < self.vocab_size else b""
 
-    def _encode(self, text: str, literals: SpecialTokens) -> list[int]:
+    def _encode(self, text: str, literals: SpecialTokens, *, start: bool) -> list[int]:
         ids: list[int] = []
-        for ordinary, special_id in literals.split(text):
+        for ordinary, special_id in literals.split(_without_surrogates(text)):
             if ordinary:
-                ids += self._bpe.encode(ordinary)
+                ids += self._bpe.encode(ordinary, start=start and not ids)
             if special_id is not None:
                 ids.append(special_id)
         return ids
@@ -116,13 +112,16 @@ class Tokenizer:
         return ChatTemplate(self._template_source, constants)
 
 
-def _byte_bpe(data: TokenizerData) -> ByteBpe:
-    pre_tokenizer = BY_GGUF_NAME.get(data.pre)
-    if pre_tokenizer is None:
+def _bpe(data: TokenizerData, control: Mapping[str, int]) -> ByteBpe | LibraryBpe:
+    if data.kind == "spm":
+        return from_pieces(data.tokens, data.token_types, data.scores, space_prefix=data.space_prefix)
+    if data.kind == "hf" and data.tokenizer_json is not None:
+        return from_file(data.tokenizer_json, data.tokens, control)
+    if data.pre not in BY_NAME:
         raise UnsupportedModelError(
-            f"The pre-tokenizer {data.pre!r} is not supported; choose a model with {', '.join(BY_GGUF_NAME)}."
+            f"The pre-tokenizer {data.pre!r} is not supported; choose a model with {', '.join(BY_NAME)}."
         )
-    return ByteBpe(data.tokens, data.merges, pre_tokenizer)
+    return ByteBpe(data.tokens, data.merges, BY_NAME[data.pre])
 
 
 def _without_surrogates(text: str) -> str:
