@@ -1,7 +1,7 @@
-"""The models Octavo knows by name: what each is, how large, under which licence, and where its bytes come from.
+"""The models Octavo knows by name: what each is, how large, and where its bytes come from.
 
-The data is `models.toml` in the assets. A file is accepted by its SHA-256 alone, so an entry may list any number of
-sources; they are tried in order.
+The data is `models.toml` in the assets. A file is accepted by its SHA-256 alone, so an entry may list
+any number of sources; they are tried in order.
 """
 
 from __future__ import annotations
@@ -115,7 +115,8 @@ class Catalogue:
 @functools.cache
 def load_catalogue() -> Catalogue:
     """The catalogue that came with this installation."""
-    return parse_catalogue(resources.files("octavo.assets").joinpath("models.toml").read_text(encoding="utf-8"))
+    data = resources.files("octavo.assets").joinpath("models.toml")
+    return parse_catalogue(data.read_text(encoding="utf-8"))
 
 
 def parse_catalogue(text: str) -> Catalogue:

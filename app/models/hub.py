@@ -1,8 +1,8 @@
-"""Files of the Hugging Face hub: what it publishes about them, and their bytes, resumed where a download stopped.
+"""Files of the Hugging Face hub: what it publishes about them, and their bytes, resumed after a break.
 
-Addresses, headers and errors come from `huggingface_hub`; `HF_ENDPOINT`, `HF_TOKEN` and `HF_HUB_OFFLINE` are read
-from the environment at each use, since that library reads them only once, at import. The bytes are streamed here,
-because a `.partial` file of ours must be resumable whichever source began it.
+Addresses, tokens and errors come from `huggingface_hub`; `HF_ENDPOINT` and `HF_HUB_OFFLINE` are read from
+the environment at each use, since that library reads them only once, at import. The bytes are streamed
+here, because a `.partial` file of ours must be resumable whichever source began it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, BinaryIO, TypeVar
+from dataclasses import dataclass
+from typing import BinaryIO, TypeVar
 
 from octavo.app.errors import DownloadError
 from octavo.app.models.catalogue import HubSource
@@ -39,20 +39,20 @@ class RemoteFile:
     size: int
     digest: str
     url: str
-    headers: dict[str, str] = field(repr=False)
 
 
 @dataclass(frozen=True)
 class RepoFile:
-    """One file in a repository's listing; `size` in bytes."""
+    """One file in a repository's listing; `size` in bytes, `digest` as in RemoteFile."""
 
     path: str
     size: int
+    digest: str | None
 
 
 @dataclass(frozen=True)
 class Repository:
-    """A model repository: the commit that was looked at, its files, and the architecture it declares, if any."""
+    """A model repository: the commit that was looked at, its files, the architecture it declares."""
 
     id: str
     revision: str
@@ -74,7 +74,10 @@ def hub_offline() -> bool:
 
 
 def _token() -> str | None:
-    return (os.environ.get("HF_TOKEN") or "").strip() or None
+    """The user's token (HF_TOKEN, or what `hf auth login` stored), unless the user forbade its use."""
+    from huggingface_hub import constants, get_token
+
+    return None if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN else get_token()
 
 
 def remote_file(source: HubSource) -> RemoteFile:
@@ -84,7 +87,6 @@ def remote_file(source: HubSource) -> RemoteFile:
         DownloadError: no connection, no such file, no permission, or an answer without size and hash.
     """
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
-    from huggingface_hub.utils import build_hf_headers
 
     url = hf_hub_url(source.repo, source.file, revision=source.revision, endpoint=endpoint())
     name = f"{source.repo}/{source.file}"
@@ -95,8 +97,7 @@ def remote_file(source: HubSource) -> RemoteFile:
     digest = (found.etag or "").lower()
     if found.size is None or len(digest) not in (40, 64):
         raise DownloadError(f"the hub at {endpoint()} publishes no size and hash for {name}")
-    headers = build_hf_headers(token=_token(), library_name="octavo")
-    return RemoteFile(source.file, found.size, digest, found.location, headers)
+    return RemoteFile(source.file, found.size, digest, found.location)
 
 
 def repository(repo: str, revision: str = "main") -> Repository:
@@ -112,7 +113,10 @@ def repository(repo: str, revision: str = "main") -> Repository:
         repo,
         lambda: api.model_info(repo, revision=revision, files_metadata=True, timeout=CONNECT_SECONDS),
     )
-    files = tuple(RepoFile(item.rfilename, item.size or 0) for item in info.siblings or ())
+    files = tuple(
+        RepoFile(item.rfilename, item.size or 0, item.lfs.sha256 if item.lfs else item.blob_id)
+        for item in info.siblings or ()
+    )
     gguf, config, card = info.gguf or {}, info.config or {}, info.card_data
     architecture = gguf.get("architecture") or config.get("model_type")
     return Repository(repo, info.sha or revision, files, architecture, card.get("license") if card else None)
@@ -126,7 +130,7 @@ def append_file(source: HubSource, out: BinaryIO, progress: Callable[[int, int],
     """
     failures = 0
     while failures < _ATTEMPTS_WITHOUT_PROGRESS:
-        # Asked anew each time: the address is signed for an hour, and a large file takes longer on a slow line.
+        # Asked anew each time: the address is signed for an hour, and a slow line takes longer.
         remote = remote_file(source)
         before = out.tell()
         if before > remote.size:
@@ -144,12 +148,11 @@ def append_file(source: HubSource, out: BinaryIO, progress: Callable[[int, int],
 
 def _stream(remote: RemoteFile, out: BinaryIO, progress: Callable[[int, int], None]) -> str:
     """Append one response's bytes; returns why it ended, which is no news if all bytes came."""
-    request = urllib.request.Request(remote.url, headers={"Accept-Encoding": "identity"})  # noqa: S310
-    for name, value in remote.headers.items():
-        if name.lower() != "authorization":
-            request.add_header(name, value)
-        elif urllib.parse.urlsplit(remote.url).netloc == urllib.parse.urlsplit(endpoint()).netloc:
-            request.add_unredirected_header(name, value)  # the token never leaves the hub
+    request = urllib.request.Request(remote.url)  # noqa: S310
+    request.add_header("Accept-Encoding", "identity")
+    request.add_header("User-Agent", "octavo")
+    if (token := _token()) and _host(remote.url) == _host(endpoint()):
+        request.add_unredirected_header("Authorization", f"Bearer {token}")  # it never leaves the hub
     start = out.tell()
     if start:
         request.add_header("Range", f"bytes={start}-")
@@ -172,6 +175,10 @@ def _stream(remote: RemoteFile, out: BinaryIO, progress: Callable[[int, int], No
     return "the connection was closed"
 
 
+def _host(url: str) -> str:
+    return urllib.parse.urlsplit(url).netloc
+
+
 def _tls() -> ssl.SSLContext:
     """The system's certificates, or the bundle that the environment names for other HTTP clients."""
     bundle = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or None
@@ -182,6 +189,7 @@ def _ask(name: str, call: Callable[[], T]) -> T:
     """Run one request with a deadline and turn the library's errors into sentences."""
     from huggingface_hub import errors
 
+    address = f"the hub at {endpoint()}"
     try:
         return _within(ANSWER_SECONDS, call)
     except errors.GatedRepoError:
@@ -190,19 +198,20 @@ def _ask(name: str, call: Callable[[], T]) -> T:
         ) from None
     except errors.RepositoryNotFoundError:
         hint = "the token in HF_TOKEN may not see it" if _token() else "a private one needs HF_TOKEN"
-        raise DownloadError(f"the hub at {endpoint()} has no repository for {name} (check the spelling; {hint})") from None
+        raise DownloadError(
+            f"{address} has no repository for {name} (check the spelling; {hint})"
+        ) from None
     except (errors.EntryNotFoundError, errors.RevisionNotFoundError):
-        raise DownloadError(f"the hub at {endpoint()} has no file {name}") from None
+        raise DownloadError(f"{address} has no file {name}") from None
     except errors.HFValidationError:
         raise DownloadError(f"{name} is not the name of a hub repository (ORG/NAME)") from None
     except errors.HfHubHTTPError as error:
         status = error.response.status_code if error.response is not None else "no status"
-        raise DownloadError(f"the hub at {endpoint()} refused {name} (HTTP {status})") from None
+        raise DownloadError(f"{address} refused {name} (HTTP {status})") from None
     except Exception as error:  # the transport's own errors differ between versions of the library
         detail = str(error).strip().splitlines()
-        raise DownloadError(
-            f"the hub at {endpoint()} cannot be reached ({detail[0] if detail else type(error).__name__})"
-        ) from None
+        reason = detail[0] if detail else type(error).__name__
+        raise DownloadError(f"{address} cannot be reached ({reason})") from None
 
 
 def _within(seconds: float, call: Callable[[], T]) -> T:

@@ -6,7 +6,7 @@ _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 def human_size(count: int) -> str:
-    """`count` bytes in decimal units, three figures at most: 491400064 -> "491 MB", 4683000000 -> "4.68 GB"."""
+    """`count` bytes in decimal units, three figures: 491400064 -> "491 MB", 4683000000 -> "4.68 GB"."""
     value = float(count)
     unit = 0
     while value >= 999.5 and unit < len(_UNITS) - 1:

