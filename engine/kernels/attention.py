@@ -1,7 +1,13 @@
 """Attention of one new token per sequence over the pages of its context."""
 
+from typing import TYPE_CHECKING
+
 import torch
+from octavo.engine.kernels.checks import require, require_shape, require_slab
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from octavo.engine.kernels._native import Ops
 
 
 def decode_attention_torch(
@@ -19,7 +25,7 @@ def decode_attention_torch(
 
     Sequence i reads the pages slab[page_slots[i, :num_pages[i]]] (`slab` as in `write_kv_torch`), all tokens
     of each but only the first `tail_tokens[i]` of the last one. Keys carry the rotation of their offset in
-    the page, so the query is rotated once per page, by page_distances[i, p] = query position - page start: the
+    the page, so the query is rotated once per page, by page_distances[i, p] = position - page start: the
     rotations compose to the relative distance of query and key. `cos` and `sin` are float32
     [max_distance + 1, d/2]; heads / kv_heads neighbouring query heads share a KV head. The four page tensors
     are int32 ([n, max_pages] twice, [n] twice); every sequence has at least one page with one token.
@@ -41,4 +47,61 @@ def decode_attention_torch(
         weights = torch.softmax(scores, dim=-1)  # [kv_heads, group, tokens]
         flat = values.transpose(0, 1).flatten(1, 2)[:, :tokens]
         out[i] = torch.matmul(weights, flat).view(heads, dim)
+    return out
+
+
+def decode_attention_native(
+    ops: "Ops",
+    q: Tensor,
+    slab: Tensor,
+    page_slots: Tensor,
+    page_distances: Tensor,
+    num_pages: Tensor,
+    tail_tokens: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    scale: float,
+) -> Tensor:
+    """`decode_attention_torch` in C, on the CPU, reading the pages in place.
+
+    Pages are summed in groups of a constant size that are merged in order, so the result does not depend on
+    the number of threads. ValueError for a slot, distance or count out of its range.
+    """
+    op = "decode_attention"
+    num_slots, kv_heads, page_size, dim = require_slab(op, slab)
+    n, heads, _ = q.shape
+    max_pages = page_slots.shape[-1]
+    require(op, torch.float32, q, cos, sin)
+    require(op, torch.int32, page_slots, page_distances, num_pages, tail_tokens)
+    require_shape(op, "q", q, n, heads, dim)
+    require_shape(op, "page_slots", page_slots, n, max_pages)
+    require_shape(op, "page_distances", page_distances, n, max_pages)
+    require_shape(op, "num_pages", num_pages, n)
+    require_shape(op, "tail_tokens", tail_tokens, n)
+    require_shape(op, "cos", cos, cos.shape[0], dim // 2)
+    require_shape(op, "sin", sin, cos.shape[0], dim // 2)
+    if heads % kv_heads:
+        raise ValueError(f"{op} takes a multiple of {kv_heads} query heads, not {heads}")
+    out = torch.empty_like(q)
+    ops.decode_attention(
+        slab.data_ptr(),
+        num_slots,
+        slab.dtype is torch.bfloat16,
+        kv_heads,
+        page_size,
+        dim,
+        q.data_ptr(),
+        page_slots.data_ptr(),
+        page_distances.data_ptr(),
+        num_pages.data_ptr(),
+        tail_tokens.data_ptr(),
+        cos.data_ptr(),
+        sin.data_ptr(),
+        cos.shape[0],
+        scale,
+        n,
+        heads,
+        max_pages,
+        out.data_ptr(),
+    )
     return out

@@ -1,27 +1,39 @@
 """Choosing, once, the implementation of every operation."""
 
+import importlib
+import logging
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
-from octavo.engine.kernels.activation import silu_mul_torch
-from octavo.engine.kernels.attention import decode_attention_torch
-from octavo.engine.kernels.kv_write import write_kv_torch
-from octavo.engine.kernels.linear import linear_torch
-from octavo.engine.kernels.norm import rms_norm_torch
+from octavo.engine.errors import EngineError
+from octavo.engine.kernels.activation import silu_mul_native, silu_mul_torch
+from octavo.engine.kernels.attention import decode_attention_native, decode_attention_torch
+from octavo.engine.kernels.kv_write import write_kv_native, write_kv_torch
+from octavo.engine.kernels.linear import NativeLinear, linear_torch
+from octavo.engine.kernels.norm import rms_norm_native, rms_norm_torch
+from octavo.engine.kernels.selfcheck import failure
+from octavo.engine.weights.matrix import Weight
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from octavo.engine.weights.matrix import Weight
+    from octavo.engine.kernels._native import Ops
+
+_log = logging.getLogger(__name__)
+
+ISA_VARIABLE = "OCTAVO_NATIVE_ISA"
+_REMEDY = "install octavo where a C compiler is found, or use the torch kernels"
 
 
 class LinearOp(Protocol):
     """See `linear_torch`."""
 
     def __call__(
-        self, x: Tensor, weights: "Sequence[Weight]", biases: Sequence[Tensor | None], /
+        self, x: Tensor, weights: Sequence[Weight], biases: Sequence[Tensor | None], /
     ) -> list[Tensor]: ...
 
 
@@ -83,14 +95,75 @@ class Kernels:
 
 
 def load_kernels(device: str = "cpu", prefer: Literal["auto", "native", "torch"] = "auto") -> Kernels:
-    """The kernels for `device`."""
-    report = dict.fromkeys(("linear", "rms_norm", "silu_mul", "write_kv", "decode_attention"), "torch")
-    return Kernels(
-        linear_torch,
-        rms_norm_torch,
-        silu_mul_torch,
-        write_kv_torch,
-        decode_attention_torch,
-        report,
-        os.cpu_count() or 1,
-    )
+    """The fastest kernels for `device` that agree with their references, each checked once here.
+
+    "auto" and "native" take the C kernels on a CPU; where they are missing or wrong, "auto" logs a warning
+    and takes torch, and "native" raises EngineError. The variable OCTAVO_NATIVE_ISA (avx512, avx2 or
+    portable) replaces the processor's best instruction set; EngineError if the processor lacks it.
+    """
+    implementations: dict[str, Any] = {
+        "linear": linear_torch,
+        "rms_norm": rms_norm_torch,
+        "silu_mul": silu_mul_torch,
+        "write_kv": write_kv_torch,
+        "decode_attention": decode_attention_torch,
+    }
+    report = dict.fromkeys(implementations, "torch")
+    ops = None if prefer == "torch" or torch.device(device).type != "cpu" else _native_ops()
+    if ops is None:
+        if prefer == "native":
+            raise EngineError(f"The native kernels cannot run on {device} here; {_REMEDY}.")
+        return Kernels(**implementations, report=report, threads=torch.get_num_threads())
+    for name, native in _native_implementations(ops).items():
+        problem = failure(name, native)
+        if problem is None:
+            implementations[name], report[name] = native, f"native {ops.isa}"
+        elif prefer == "native":
+            raise EngineError(f"The native kernel {name} ({ops.isa}) is wrong: {problem}; {_REMEDY}.")
+        else:
+            _log.warning("the native kernel %s (%s) is not used: %s", name, ops.isa, problem)
+    return Kernels(**implementations, report=report, threads=ops.threads)
+
+
+def _native_implementations(ops: "Ops") -> dict[str, Any]:
+    return {
+        "linear": NativeLinear(ops),
+        "rms_norm": partial(rms_norm_native, ops),
+        "silu_mul": partial(silu_mul_native, ops),
+        "write_kv": partial(write_kv_native, ops),
+        "decode_attention": partial(decode_attention_native, ops),
+    }
+
+
+def _native_ops() -> "Ops | None":
+    """The C module's operations for the instruction set asked for; without the module None, and a warning."""
+    try:
+        native = importlib.import_module("octavo.engine.kernels._native")
+    except ImportError as error:
+        _log.warning("the native kernels are missing (%s), generation will be slow: %s", error, _REMEDY)
+        return None
+    if native.threads() == 0:
+        native.set_threads(_usable_cores())
+    isa = os.environ.get(ISA_VARIABLE) or None
+    try:
+        ops: Ops = native.Ops(isa)
+    except ValueError:
+        raise EngineError(
+            f"{ISA_VARIABLE}={isa} names no instruction set of this processor; use avx512, avx2 or portable, "
+            "or unset it."
+        ) from None
+    return ops
+
+
+def _usable_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def set_num_threads(threads: int) -> None:
+    """Let the native kernels use `threads` threads, this one included; torch keeps its own number."""
+    if threads < 1:
+        raise ValueError(f"the number of threads must be at least 1, not {threads}")
+    with suppress(ImportError):
+        importlib.import_module("octavo.engine.kernels._native").set_threads(threads)

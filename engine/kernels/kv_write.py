@@ -1,7 +1,13 @@
 """Writing new keys and values into their pages."""
 
+from typing import TYPE_CHECKING
+
 import torch
+from octavo.engine.kernels.checks import require, require_shape, require_slab
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from octavo.engine.kernels._native import Ops
 
 
 def write_kv_torch(
@@ -20,3 +26,36 @@ def write_kv_torch(
     rotated = torch.cat((first * c - second * s, second * c + first * s), dim=-1)
     slab[slot_ids, 0, :, offset_ids] = rotated.to(slab.dtype)
     slab[slot_ids, 1, :, offset_ids] = v.to(slab.dtype)
+
+
+def write_kv_native(
+    ops: "Ops", slab: Tensor, slots: Tensor, offsets: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor
+) -> None:
+    """`write_kv_torch` in C, on the CPU, to the bit.
+
+    ValueError for a slot or an offset that does not exist; nothing is written then.
+    """
+    num_slots, kv_heads, page_size, dim = require_slab("write_kv", slab)
+    n = slots.shape[0]
+    require("write_kv", torch.int32, slots, offsets)
+    require("write_kv", torch.float32, k, v, cos, sin)
+    require_shape("write_kv", "offsets", offsets, n)
+    require_shape("write_kv", "k", k, n, kv_heads, dim)
+    require_shape("write_kv", "v", v, n, kv_heads, dim)
+    require_shape("write_kv", "cos", cos, page_size, dim // 2)
+    require_shape("write_kv", "sin", sin, page_size, dim // 2)
+    ops.write_kv(
+        slab.data_ptr(),
+        num_slots,
+        slab.dtype is torch.bfloat16,
+        kv_heads,
+        page_size,
+        dim,
+        slots.data_ptr(),
+        offsets.data_ptr(),
+        k.data_ptr(),
+        v.data_ptr(),
+        cos.data_ptr(),
+        sin.data_ptr(),
+        n,
+    )

@@ -1,0 +1,103 @@
+/* What the instruction sets have in common: argument structures and the table of functions each provides.
+ * Sizes are counts of elements unless named otherwise; all arrays are dense and row-major. */
+#ifndef OCTAVO_KERNELS_H
+#define OCTAVO_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Block formats by their ggml number: name, number, weights per block, bytes per block. A group is the unit of
+ * 32 weights that the kernels expand at once, a chunk at most 16 groups whose scales are expanded together. */
+#define FOR_EACH_FORMAT(X) \
+    X(F32, 0, 1, 4)        \
+    X(F16, 1, 1, 2)        \
+    X(Q4_0, 2, 32, 18)     \
+    X(Q4_1, 3, 32, 20)     \
+    X(Q5_0, 6, 32, 22)     \
+    X(Q5_1, 7, 32, 24)     \
+    X(Q8_0, 8, 32, 34)     \
+    X(Q4_K, 12, 256, 144)  \
+    X(Q5_K, 13, 256, 176)  \
+    X(Q6_K, 14, 256, 210)  \
+    X(BF16, 30, 1, 2)
+
+enum { GROUP = 32, CHUNK_GROUPS = 16, MOST_DIM = 512 };
+
+typedef struct {
+    int64_t format;
+    const uint8_t *data;  /* [rows, row_bytes] */
+    int64_t row_bytes;
+    int64_t rows;
+    const float *bias;    /* [rows] or NULL */
+    float *out;           /* [n, rows] */
+} Matrix;
+
+typedef struct {
+    const float *x, *weight;  /* [n, d], [d] */
+    float *residual;          /* [n, d] or NULL */
+    void *out;                /* [n, d] float32 or bfloat16 */
+    int64_t d;
+    float eps;
+    bool out_bf16;
+} Norm;
+
+typedef struct {
+    const void *gate, *up;
+    void *out;
+    bool in_bf16, out_bf16;
+} Gated;
+
+typedef struct {
+    void *data;  /* [slots, 2, kv_heads, page_size, dim] */
+    bool bf16;   /* or float32 */
+    int64_t slots, kv_heads, page_size, dim;
+} Slab;
+
+typedef struct {
+    Slab slab;
+    const int32_t *slots, *offsets;  /* [n] */
+    const float *k, *v;              /* [n, kv_heads, dim] */
+    const float *cos, *sin;          /* [page_size, dim / 2] */
+} KvWrite;
+
+typedef struct {
+    Slab slab;
+    const float *q;                    /* [n, heads, dim], not rotated */
+    const int32_t *slots, *distances;  /* [n, max_pages] */
+    const int32_t *num_pages, *tails;  /* [n] */
+    const float *cos, *sin;            /* [angles, dim / 2] */
+    int64_t angles;
+    float scale;
+    int64_t n, heads, max_pages;
+    float *partial;  /* [n * group count, heads, dim + 2]: see attention.inc.h */
+    int64_t max_groups;
+    float *out;      /* [n, heads, dim] */
+} Attention;
+
+/* Pages whose attention is summed before it is merged with the other groups': a constant, so that the result
+ * does not depend on the number of threads. */
+enum { PAGES_PER_GROUP = 4 };
+
+typedef struct {
+    const char *isa;
+    /* out[j, r] = x[j] . row r + bias[r] for every row of `matrix` from `first` to before `last`. */
+    void (*multiply)(const Matrix *matrix, int64_t first, int64_t last, const float *x, int64_t n, int64_t cols);
+    /* `count` weights, a whole number of blocks, as float32 or bfloat16. */
+    void (*dequantize)(int64_t format, const uint8_t *data, int64_t count, void *out, bool out_bf16);
+    /* The rest: rows, elements or heads from `first` to before `last`. */
+    void (*rms_norm)(const Norm *norm, int64_t first, int64_t last);
+    void (*silu_mul)(const Gated *gated, int64_t first, int64_t last);
+    void (*write_kv)(const KvWrite *write, int64_t first, int64_t last);
+    /* One (sequence, page group, KV head): fills `partial` for the query heads that share the KV head. */
+    void (*attend)(const Attention *attention, int64_t sequence, int64_t group, int64_t kv_head);
+    void (*merge)(const Attention *attention, int64_t sequence);
+} KernelTable;
+
+extern const KernelTable portable_kernels;
+#if defined(__x86_64__)
+extern const KernelTable avx2_kernels;
+extern const KernelTable avx512_kernels;
+#endif
+
+#endif

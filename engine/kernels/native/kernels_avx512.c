@@ -1,0 +1,21 @@
+#if defined(__x86_64__)
+#include <math.h>
+
+#include "decode_avx512.h"
+
+enum { WAYS_OF_MANY = 2 };
+#include "linear.inc.h"
+#include "elementwise.inc.h"
+#include "attention.inc.h"
+
+const KernelTable avx512_kernels = {
+    .isa = "avx512",
+    .multiply = multiply,
+    .dequantize = dequantize,
+    .rms_norm = rms_norm,
+    .silu_mul = silu_mul,
+    .write_kv = write_kv,
+    .attend = attend,
+    .merge = merge,
+};
+#endif

@@ -1,0 +1,19 @@
+#include <math.h>
+
+#include "decode_portable.h"
+
+enum { WAYS_OF_MANY = 1 };
+#include "linear.inc.h"
+#include "elementwise.inc.h"
+#include "attention.inc.h"
+
+const KernelTable portable_kernels = {
+    .isa = "portable",
+    .multiply = multiply,
+    .dequantize = dequantize,
+    .rms_norm = rms_norm,
+    .silu_mul = silu_mul,
+    .write_kv = write_kv,
+    .attend = attend,
+    .merge = merge,
+};

@@ -1,0 +1,169 @@
+#include "ops.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "pool.h"
+
+/* Work for one task: large against the cost of taking a task (tens of nanoseconds), small enough for threads to end
+ * together. */
+enum { TASK_BYTES = 16384, TASK_ELEMENTS = 16384 };
+
+static int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+typedef struct {
+    const KernelTable *kernels;
+    const void *arguments;
+    int64_t count, per_task;
+} Rows;
+
+static int64_t rows_per_task(int64_t row_size, int64_t task_size) {
+    return row_size < task_size ? task_size / row_size : 1;
+}
+
+#define ROWS_TASK(op, type)                                                              \
+    static void op##_task(void *context, int64_t task) {                                 \
+        const Rows *rows = context;                                                      \
+        const int64_t first = task * rows->per_task;                                     \
+        rows->kernels->op((const type *)rows->arguments, first,                          \
+                          smaller(first + rows->per_task, rows->count));                 \
+    }                                                                                    \
+    static void op##_rows(const KernelTable *kernels, const type *arguments, int64_t count, int64_t per_task) { \
+        Rows rows = {kernels, arguments, count, per_task};                               \
+        if (count <= per_task) kernels->op(arguments, 0, count);                         \
+        else parallel_for(op##_task, &rows, divide_up(count, per_task));                 \
+    }
+ROWS_TASK(rms_norm, Norm)
+ROWS_TASK(silu_mul, Gated)
+ROWS_TASK(write_kv, KvWrite)
+
+void op_rms_norm(const KernelTable *kernels, const Norm *norm, int64_t n) {
+    rms_norm_rows(kernels, norm, n, rows_per_task(norm->d, TASK_ELEMENTS));
+}
+
+void op_silu_mul(const KernelTable *kernels, const Gated *gated, int64_t count) {
+    silu_mul_rows(kernels, gated, count, TASK_ELEMENTS);
+}
+
+void op_write_kv(const KernelTable *kernels, const KvWrite *write, int64_t n) {
+    write_kv_rows(kernels, write, n, rows_per_task(write->slab.kv_heads * write->slab.dim, TASK_ELEMENTS));
+}
+
+typedef struct {
+    const KernelTable *kernels;
+    const Matrix *matrices;
+    const float *x;
+    int64_t n, cols;
+} Linear;
+
+static void linear_task(void *context, int64_t task) {
+    const Linear *linear = context;
+    for (const Matrix *matrix = linear->matrices;; matrix++) {
+        const int64_t per_task = rows_per_task(matrix->row_bytes, TASK_BYTES);
+        const int64_t tasks = divide_up(matrix->rows, per_task);
+        if (task < tasks) {
+            const int64_t first = task * per_task;
+            linear->kernels->multiply(matrix, first, smaller(first + per_task, matrix->rows), linear->x, linear->n,
+                                      linear->cols);
+            return;
+        }
+        task -= tasks;
+    }
+}
+
+void op_linear(const KernelTable *kernels, const Matrix *matrices, int count, const float *x, int64_t n, int64_t cols) {
+    Linear linear = {kernels, matrices, x, n, cols};
+    int64_t tasks = 0;
+    for (int i = 0; i < count; i++)
+        tasks += divide_up(matrices[i].rows, rows_per_task(matrices[i].row_bytes, TASK_BYTES));
+    parallel_for(linear_task, &linear, tasks);
+}
+
+typedef struct {
+    const KernelTable *kernels;
+    const Matrix *matrix;
+    int64_t cols, per_task;
+    uint8_t *out;
+    bool out_bf16;
+} Dequantize;
+
+static void dequantize_task(void *context, int64_t task) {
+    const Dequantize *d = context;
+    const int64_t first = task * d->per_task;
+    const int64_t rows = smaller(d->per_task, d->matrix->rows - first);
+    const int64_t size = d->out_bf16 ? sizeof(uint16_t) : sizeof(float);
+    d->kernels->dequantize(d->matrix->format, d->matrix->data + first * d->matrix->row_bytes, rows * d->cols,
+                           d->out + first * d->cols * size, d->out_bf16);
+}
+
+void op_dequantize(const KernelTable *kernels, const Matrix *matrix, int64_t cols, void *out, bool out_bf16) {
+    const int64_t per_task = rows_per_task(matrix->row_bytes, TASK_BYTES);
+    Dequantize d = {kernels, matrix, cols, per_task, out, out_bf16};
+    parallel_for(dequantize_task, &d, divide_up(matrix->rows, per_task));
+}
+
+typedef struct {
+    const KernelTable *kernels;
+    const Attention *attention;
+} Attend;
+
+static void attend_task(void *context, int64_t task) {
+    const Attend *attend = context;
+    const Attention *a = attend->attention;
+    const int64_t kv_head = task % a->slab.kv_heads;
+    const int64_t group = task / a->slab.kv_heads % a->max_groups;
+    const int64_t sequence = task / a->slab.kv_heads / a->max_groups;
+    if (group * PAGES_PER_GROUP < a->num_pages[sequence]) attend->kernels->attend(a, sequence, group, kv_head);
+}
+
+bool op_attention(const KernelTable *kernels, Attention *a) {
+    int64_t most_pages = 1;
+    for (int64_t i = 0; i < a->n; i++) most_pages = a->num_pages[i] > most_pages ? a->num_pages[i] : most_pages;
+    a->max_groups = divide_up(most_pages, PAGES_PER_GROUP);
+    a->partial = malloc((size_t)(a->n * a->max_groups * a->heads * (a->slab.dim + 2)) * sizeof(float));
+    if (a->partial == NULL) return false;
+    Attend attend = {kernels, a};
+    parallel_for(attend_task, &attend, a->n * a->max_groups * a->slab.kv_heads);
+    for (int64_t i = 0; i < a->n; i++) kernels->merge(a, i);
+    free(a->partial);
+    return true;
+}
+
+static bool outside(int64_t value, int64_t limit) { return value < 0 || value >= limit; }
+
+const char *find_write_problem(const KvWrite *write, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        if (outside(write->slots[i], write->slab.slots)) return "a slot is not in the slab";
+        if (outside(write->offsets[i], write->slab.page_size)) return "an offset is not in the page";
+    }
+    return NULL;
+}
+
+const char *find_attention_problem(const Attention *a) {
+    for (int64_t i = 0; i < a->n; i++) {
+        if (outside(a->num_pages[i] - 1, a->max_pages)) return "a number of pages is not in 1 .. max_pages";
+        if (outside(a->tails[i] - 1, a->slab.page_size)) return "a number of tail tokens is not in 1 .. page_size";
+        for (int64_t page = i * a->max_pages; page < i * a->max_pages + a->num_pages[i]; page++) {
+            if (outside(a->slots[page], a->slab.slots)) return "a slot is not in the slab";
+            if (outside(a->distances[page], a->angles)) return "a distance has no row in cos and sin";
+        }
+    }
+    return NULL;
+}
+
+const KernelTable *find_kernels(const char *isa) {
+    const KernelTable *available[3];
+    int count = 0;
+#if defined(__x86_64__)
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+        available[count++] = &avx512_kernels;
+    if (avx2) available[count++] = &avx2_kernels;  /* every processor with AVX2 has F16C */
+#endif
+    available[count++] = &portable_kernels;
+    for (int i = 0; i < count; i++)
+        if (isa == NULL || strcmp(isa, available[i]->isa) == 0) return available[i];
+    return NULL;
+}

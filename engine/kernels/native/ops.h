@@ -1,0 +1,28 @@
+/* The operations on whole tensors: each splits its work over the thread pool. */
+#ifndef OCTAVO_OPS_H
+#define OCTAVO_OPS_H
+
+#include "kernels.h"
+
+/* Products of x float32 [n, cols] with every row of `count` matrices. */
+void op_linear(const KernelTable *kernels, const Matrix *matrices, int count, const float *x, int64_t n, int64_t cols);
+
+/* The rows of a matrix as float32 or bfloat16 [rows, cols]. */
+void op_dequantize(const KernelTable *kernels, const Matrix *matrix, int64_t cols, void *out, bool out_bf16);
+
+void op_rms_norm(const KernelTable *kernels, const Norm *norm, int64_t n);
+void op_silu_mul(const KernelTable *kernels, const Gated *gated, int64_t count);
+void op_write_kv(const KernelTable *kernels, const KvWrite *write, int64_t n);
+
+/* What is wrong with the slots, offsets, distances or counts, or NULL: they come from tensors, and a bad one would read
+ * or write anywhere. */
+const char *find_write_problem(const KvWrite *write, int64_t n);
+const char *find_attention_problem(const Attention *attention);
+
+/* False if there is no memory for the partial sums. */
+bool op_attention(const KernelTable *kernels, Attention *attention);
+
+/* The table of an instruction set this processor has: by name, or the best for NULL; NULL if there is none. */
+const KernelTable *find_kernels(const char *isa);
+
+#endif

@@ -1,0 +1,93 @@
+/* Sixteen float32 lanes as a vector of the compiler's, which splits it into whatever the target has. */
+#ifndef OCTAVO_VEC_PORTABLE_H
+#define OCTAVO_VEC_PORTABLE_H
+
+#include <stdint.h>
+#include <string.h>
+
+
+#define TARGET
+#define INLINE static inline __attribute__((always_inline))
+
+typedef float V __attribute__((vector_size(64)));
+typedef int32_t V32 __attribute__((vector_size(64)));
+typedef uint32_t VU32 __attribute__((vector_size(64)));
+typedef uint16_t VU16 __attribute__((vector_size(32)));
+
+INLINE V v_set1(float value) { return value - (V){0}; }
+INLINE V v_zero(void) { return (V){0}; }
+INLINE V v_load(const float *p) {
+    V v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+INLINE void v_store(float *p, V v) { memcpy(p, &v, sizeof v); }
+INLINE V v_add(V a, V b) { return a + b; }
+INLINE V v_sub(V a, V b) { return a - b; }
+INLINE V v_mul(V a, V b) { return a * b; }
+INLINE V v_div(V a, V b) { return a / b; }
+INLINE V v_fma(V a, V b, V c) { return a * b + c; }
+INLINE V v_select(V32 mask, V a, V b) { return (V)((mask & (V32)a) | (~mask & (V32)b)); }
+INLINE V v_max(V a, V b) { return v_select((V32)(a > b), a, b); }
+INLINE V v_min(V a, V b) { return v_select((V32)(a < b), a, b); }
+
+INLINE float v_sum(V v) {
+    float part[8];
+    for (int i = 0; i < 8; i++) part[i] = v[i] + v[i + 8];
+    for (int i = 0; i < 4; i++) part[i] += part[i + 4];
+    return (part[0] + part[2]) + (part[1] + part[3]);
+}
+
+INLINE float v_highest(V v) {
+    float highest = v[0];
+    for (int i = 1; i < 16; i++) highest = v[i] > highest ? v[i] : highest;
+    return highest;
+}
+
+/* 2 to the integer held in the low bits of `v`, a float that had 1.5 * 2^23 added to it. */
+INLINE V v_pow2(V v) { return (V)(((VU32)v << 23) + 0x3f800000u); }
+
+INLINE V v_load_bf16(const uint16_t *p) {
+    VU16 half;
+    memcpy(&half, p, sizeof half);
+    return (V)(__builtin_convertvector(half, VU32) << 16);
+}
+
+/* Round to nearest even; NaN becomes the canonical one. */
+INLINE void v_store_bf16(uint16_t *p, V v) {
+    VU32 bits = (VU32)v;
+    bits = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    VU32 number = (VU32)(v == v);
+    bits = (number & bits) | (~number & 0x7fc0u);
+    VU16 half = __builtin_convertvector(bits, VU16);
+    memcpy(p, &half, sizeof half);
+}
+
+INLINE float half_to_float(uint16_t half) {
+    /* Moving exponent and fraction in place leaves the exponent 112 too small, for subnormal numbers too. */
+    uint32_t magnitude = (uint32_t)(half & 0x7fff) << 13, sign = (uint32_t)(half & 0x8000) << 16;
+    float value;
+    if (magnitude >= 0x0f800000u) {  /* infinity or NaN */
+        magnitude |= 0x7f800000u;
+        memcpy(&value, &magnitude, sizeof value);
+    } else {
+        memcpy(&value, &magnitude, sizeof value);
+        value *= 0x1p112f;
+    }
+    return sign ? -value : value;
+}
+
+INLINE V v_load_f16(const uint16_t *p) {
+    V v;
+    for (int i = 0; i < 16; i++) v[i] = half_to_float(p[i]);
+    return v;
+}
+
+/* The sums of the lanes of 16 vectors stored one after the other: of vector i in lane i. */
+INLINE V v_sum16(const float *vectors) {
+    V sums;
+    for (int i = 0; i < 16; i++) sums[i] = v_sum(v_load(vectors + 16 * i));
+    return sums;
+}
+
+#endif
