@@ -99,7 +99,7 @@ class ModelSpec:
             rms_eps=fields.number("attention.layer_norm_rms_epsilon"),
             context_length=min(context, window) if window > 0 else context,
             rope=rope,
-            qkv_bias="blk.0.attn_q.bias" in tensors,
+            qkv_bias=arch == "qwen2" or "blk.0.attn_q.bias" in tensors,
             qk_norm=arch == "qwen3",
             tied_embeddings="output.weight" not in tensors,
         )._checked(path)
@@ -123,7 +123,7 @@ class ModelSpec:
         window = _hf_window(fields, family)
         return cls(
             family=family,
-            name=path.name,
+            name=path.resolve().name,
             num_layers=fields.positive("num_hidden_layers"),
             hidden_size=hidden,
             num_heads=heads,

@@ -241,6 +241,18 @@ def test_metadata_that_does_not_fit_is_named(
     assert str(path) in str(caught.value)
 
 
+def test_a_qwen2_file_without_its_biases_is_not_taken_for_one_that_has_none(
+    make_hf_folder: Factory, make_gguf: Factory
+) -> None:
+    def drop_biases(tensors: dict[str, np.ndarray]) -> None:
+        for name in [name for name in tensors if name.endswith(".bias")]:
+            del tensors[name]
+
+    path = make_gguf(make_hf_folder("qwen2"), edit=drop_biases)
+    with pytest.raises(ModelFileError, match=r"the tensor blk\.0\.attn_q\.bias is missing"):
+        open_checkpoint(path)
+
+
 def test_a_config_that_disagrees_with_the_weights_is_named(make_hf_folder: Factory, tmp_path: Path) -> None:
     folder = shutil.copytree(make_hf_folder("llama"), tmp_path / "model")
     config = json.loads((folder / "config.json").read_text())
