@@ -1,17 +1,20 @@
 """Byte-level BPE: a tiktoken encoding built from a model's own vocabulary, with the model's own ids."""
 
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 
 import tiktoken
 from octavo.engine.byte_level import BYTE_CHARACTERS, bytes_of_tokens
 from octavo.engine.errors import ModelFileError
 from octavo.engine.pretokenizers import PreTokenizer
+from tokenizers import normalizers
 
 # The lookahead for the last of a run of spaces keeps one state per space and fails at a million of them.
 _LONGEST_SPACE = 65_536
 _LONG_SPACE = re.compile(rf"(?<!\s)\s{{{_LONGEST_SPACE + 1},}}+")
+
+# Python's own NFC follows the Unicode version of the interpreter, so ids would depend on it.
+_NFC = normalizers.NFC()
 
 
 class ByteBpe:
@@ -25,9 +28,11 @@ class ByteBpe:
     Raises ModelFileError when a merge makes a token that is not in `tokens`.
     """
 
+    space_prefix = "none"
+    strip_space = False
+
     def __init__(self, tokens: Sequence[str], merges: Sequence[str], pre_tokenizer: PreTokenizer) -> None:
         self.token_bytes = bytes_of_tokens(tokens)
-        self.strip_space = False
         self._nfc = pre_tokenizer.nfc
         ids = {token: token_id for token_id, token in enumerate(tokens)}
         byte_ids = [ids.get(character, -1) for character in BYTE_CHARACTERS]
@@ -46,10 +51,10 @@ class ByteBpe:
             "octavo", pat_str=pre_tokenizer.pattern, mergeable_ranks=ranks, special_tokens={}
         )
 
-    def encode(self, text: str, *, start: bool = True) -> list[int]:
-        """Token ids of a text that holds no lone surrogates, the same wherever it stands in a prompt."""
-        if self._nfc:
-            text = unicodedata.normalize("NFC", text)
+    def encode(self, text: str) -> list[int]:
+        """Token ids of a text that holds no lone surrogates."""
+        if self._nfc and not text.isascii():
+            text = _NFC.normalize_str(text)
         if self._missing:
             text = text.encode().translate(None, self._missing).decode("utf-8", "ignore")
         ids: list[int] = []

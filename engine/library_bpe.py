@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from octavo.engine.byte_level import bytes_of_tokens
 from octavo.engine.errors import UnsupportedModelError
@@ -12,29 +12,34 @@ from tokenizers import Tokenizer, models
 
 _SPACE = "▁"
 
+SpacePrefix = Literal["none", "every", "start"]
+
 
 class LibraryBpe:
-    """Encodes text without special tokens; `strip_space` says that decoding drops one leading space.
+    """Encodes text without special tokens, spaces written as `space`.
 
-    `prepare(text, start)` is applied first; `start` is true for the part a prompt begins with.
+    `space_prefix` says which stretches between control tokens get a space first: none, every one, or only
+    the one at the start; `strip_space` says that decoding drops one leading space.
     """
 
     def __init__(
         self,
         tokenizer: Tokenizer,
         token_bytes: list[bytes],
-        prepare: Callable[[str, bool], str],
         *,
+        space: str,
+        space_prefix: SpacePrefix,
         strip_space: bool,
     ) -> None:
         self.token_bytes = token_bytes
+        self.space_prefix = space_prefix
         self.strip_space = strip_space
         self._tokenizer = tokenizer
-        self._prepare = prepare
+        self._space = space
 
-    def encode(self, text: str, *, start: bool) -> list[int]:
+    def encode(self, text: str) -> list[int]:
         """Token ids of a text that holds no lone surrogates."""
-        encoding = self._tokenizer.encode(self._prepare(text, start), add_special_tokens=False)
+        encoding = self._tokenizer.encode(text.replace(" ", self._space), add_special_tokens=False)
         ids: list[int] = encoding.ids
         return ids
 
@@ -44,8 +49,8 @@ def from_pieces(
 ) -> LibraryBpe:
     """A SentencePiece BPE model (Kudo and Richardson, 2018) with byte fallback.
 
-    It joins the neighbours whose union is the piece of highest score. With `space_prefix` a space goes before
-    every stretch of text between special tokens, as SentencePiece encodes each on its own.
+    It joins the neighbours whose union is the piece of highest score. With `space_prefix` every stretch of
+    text gets a space first, because SentencePiece encodes each on its own.
     """
     pieces = {token: i for i, token in enumerate(tokens) if types[i] == TokenType.NORMAL}
     best_first = sorted(pieces, key=lambda piece: (-scores[pieces[piece]], pieces[piece]))
@@ -58,11 +63,11 @@ def from_pieces(
     unknown = next((token for i, token in enumerate(tokens) if types[i] == TokenType.UNKNOWN), None)
     vocabulary = {token: i for i, token in enumerate(tokens)}
     model = models.BPE(vocabulary, merges, unk_token=unknown, fuse_unk=True, byte_fallback=True)
-    prefix = _SPACE if space_prefix else ""
     return LibraryBpe(
         Tokenizer(model),
         _bytes_of_pieces(tokens),
-        lambda text, _: prefix + text.replace(" ", _SPACE),
+        space=_SPACE,
+        space_prefix="every" if space_prefix else "none",
         strip_space=space_prefix,
     )
 
@@ -85,10 +90,13 @@ def from_file(path: Path, tokens: Sequence[str], control: Collection[str]) -> Li
     except Exception as error:  # the library raises nothing narrower
         raise UnsupportedModelError(f"The tokenizer in {path} is not supported: {error}.") from error
 
-    def prepare(text: str, start: bool) -> str:
-        return " " + text if first_only and start and text[:1] not in (" ", _SPACE) else text
-
-    return LibraryBpe(tokenizer, spelling(tokens), prepare, strip_space=strip_space)
+    return LibraryBpe(
+        tokenizer,
+        spelling(tokens),
+        space=" ",
+        space_prefix="start" if first_only else "none",
+        strip_space=strip_space,
+    )
 
 
 def _forget(model: dict[str, Any], tokens: Collection[str]) -> None:

@@ -41,7 +41,6 @@ class Tokenizer:
         }
         self._control = SpecialTokens(control)
         self._user_defined = SpecialTokens(user_defined)
-        self._all_special = SpecialTokens({**control, **user_defined})
         self._bpe = _bpe(data, control)
         self._token_bytes = self._bpe.token_bytes
         for token_id in (*control.values(), *user_defined.values()):
@@ -52,7 +51,7 @@ class Tokenizer:
 
         Lone surrogates, which no UTF-8 text can hold, become U+FFFD; a pair of them becomes its character.
         """
-        return self._encode(text, self._all_special if special else self._user_defined, start=True)
+        return self._encode_marked(text) if special else self._encode_stretch(text, start=True)
 
     def encode_chat(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> list[int]:
         """Token ids of a conversation in the model's own chat format, ready for the answer to follow.
@@ -68,11 +67,7 @@ class Tokenizer:
             for message in messages
         ]
         rendered = self._template.render(guarded, add_generation_prompt=add_generation_prompt)
-        ids: list[int] = []
-        for text, control_id in self._control.split(rendered):
-            ids += self._encode(text.replace(mark, ""), self._user_defined, start=not ids)
-            if control_id is not None:
-                ids.append(control_id)
+        ids = self._encode_marked(rendered, mark)
         if self._data.add_bos and self.bos_id is not None and ids[:1] != [self.bos_id]:
             ids.insert(0, self.bos_id)
         return ids
@@ -90,13 +85,26 @@ class Tokenizer:
         """The bytes of a token, for a control token its written form; none for an id past the vocabulary."""
         return self._token_bytes[token_id] if 0 <= token_id < self.vocab_size else b""
 
-    def _encode(self, text: str, literals: SpecialTokens, *, start: bool) -> list[int]:
+    def _encode_marked(self, text: str, mark: str = "") -> list[int]:
+        """Control tokens by their ids, the stretches between them without `mark` as ordinary text."""
         ids: list[int] = []
-        for ordinary, special_id in literals.split(_without_surrogates(text)):
+        for stretch, control_id in self._control.split(text):
+            ids += self._encode_stretch(stretch.replace(mark, "") if mark else stretch, start=not ids)
+            if control_id is not None:
+                ids.append(control_id)
+        return ids
+
+    def _encode_stretch(self, text: str, *, start: bool) -> list[int]:
+        text = _without_surrogates(text)
+        prefix = self._bpe.space_prefix
+        if text and (prefix == "every" or (prefix == "start" and start and text[0] not in " ▁")):
+            text = " " + text
+        ids: list[int] = []
+        for ordinary, user_defined_id in self._user_defined.split(text):
             if ordinary:
-                ids += self._bpe.encode(ordinary, start=start and not ids)
-            if special_id is not None:
-                ids.append(special_id)
+                ids += self._bpe.encode(ordinary)
+            if user_defined_id is not None:
+                ids.append(user_defined_id)
         return ids
 
     @cached_property
