@@ -60,13 +60,13 @@ class GenerationSettings(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
     temperature: float = Field(default=_POLICY.temperature, description="a number from 0 (greedy) to 10")
-    top_k: int = Field(default=_POLICY.top_k, description="a whole number of tokens up to 1000000, or 0 for all")
+    top_k: int = Field(default=_POLICY.top_k, description="a whole number up to 1000000, or 0 for all")
     top_p: float = Field(default=_POLICY.top_p, description="a number above 0, up to 1 (off)")
     min_p: float = Field(default=_POLICY.min_p, description="a number from 0 (off) to 1")
     repetition_penalty: float = Field(
         default=_POLICY.repetition_penalty, description="a number above 0, up to 10; 1 is off"
     )
-    max_tokens: int = Field(default=_POLICY.max_tokens, description="a whole number of tokens from 1 to 100000000")
+    max_tokens: int = Field(default=_POLICY.max_tokens, description="a whole number from 1 to 100000000")
     stop: Annotated[tuple[str, ...], BeforeValidator(_read_stop)] = Field(
         default=_POLICY.stop, description="a list of strings, none of them empty"
     )
@@ -95,7 +95,9 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(frozen=True, strict=True, extra="forbid")
 
-    model: str | None = Field(default=None, min_length=1, description="a model's name, a .gguf file or a folder")
+    model: str | None = Field(
+        default=None, min_length=1, description="a model's name, a .gguf file or a folder"
+    )
     offline: bool = Field(default=False, description="true or false")
     device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description='"auto", "cpu" or "cuda"')
     threads: int = Field(

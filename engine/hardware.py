@@ -1,0 +1,173 @@
+"""What this machine has, as far as it can be measured: processor, memory, GPUs, disk.
+
+Nothing here imports torch but `choose_device`, so a report is quick, and possible where torch is broken.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from octavo.engine.errors import EngineError
+
+Device = Literal["auto", "cpu", "cuda"]
+
+_CGROUP = Path("/sys/fs/cgroup")
+_CPU_INFO = Path("/proc/cpuinfo")
+# Instruction sets that decide how fast weights are multiplied, as Linux spells them.
+_FEATURES = (
+    "avx2",
+    "avx512f",
+    "avx512_vnni",
+    "avx512_bf16",
+    "avx_vnni",
+    "amx_int8",
+    "amx_bf16",
+    "asimd",
+    "asimddp",
+    "i8mm",
+    "bf16",
+)
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """`cores` are those this process may use; `features` the instruction sets that matter, where known."""
+
+    name: str
+    cores: int
+    features: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Ram:
+    """Bytes. A container's limit counts where it is below what the machine has."""
+
+    total: int
+    available: int
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One NVIDIA GPU; memory in bytes."""
+
+    name: str
+    total: int
+    free: int
+    driver: str
+
+
+def choose_device(wanted: Device) -> str:
+    """The torch device to run on: "auto" is CUDA where torch sees a GPU, else the CPU.
+
+    Raises EngineError if "cuda" is wanted and torch sees none.
+    """
+    if wanted == "cpu":
+        return "cpu"
+    import torch
+
+    if torch.cuda.is_available():
+        return "cuda"
+    if wanted == "cuda":
+        built = f"was built for CUDA {torch.version.cuda}" if torch.version.cuda else "is a CPU build"
+        raise EngineError(
+            f"The device is cuda, but torch {torch.__version__} {built} and sees no GPU; "
+            "use auto or cpu, or see `octavo doctor`."
+        )
+    return "cpu"
+
+
+def measure_cpu() -> Cpu:
+    """The processor; from the system's own table on Linux, by name alone elsewhere."""
+    fields = _cpu_fields()
+    flags = set((fields.get("flags") or fields.get("Features") or "").split())
+    name = fields.get("model name") or platform.processor() or platform.machine()
+    return Cpu(name, _usable_cores(), tuple(item for item in _FEATURES if item in flags))
+
+
+def measure_ram() -> Ram:
+    """RAM of the machine, or what the container this runs in may have of it."""
+    import psutil
+
+    memory = psutil.virtual_memory()
+    limit, used = _cgroup_number("memory.max"), _cgroup_number("memory.current")
+    if limit is None or used is None or limit >= memory.total:
+        return Ram(memory.total, memory.available)
+    return Ram(limit, min(memory.available, max(0, limit - used)))
+
+
+def measure_gpus() -> list[Gpu]:
+    """The NVIDIA GPUs; none without one, without its driver, or where the driver does not answer."""
+    with _nvml() as nvml:
+        if nvml is None:
+            return []
+        try:
+            return [_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
+        except nvml.NVMLError:
+            return []
+
+
+def disk_free(folder: Path) -> int:
+    """Free bytes, for this user, on the disk that holds `folder` or will hold it."""
+    while not folder.exists():
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
+
+
+def _gpu(nvml: Any, index: int) -> Gpu:
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+    name, driver = nvml.nvmlDeviceGetName(handle), nvml.nvmlSystemGetDriverVersion()
+    return Gpu(str(name), int(memory.total), int(memory.free), str(driver))
+
+
+@contextlib.contextmanager
+def _nvml() -> Iterator[Any]:
+    """NVIDIA's management library, started; None where it is not there."""
+    try:
+        import pynvml
+    except ImportError:
+        yield None
+        return
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        yield None
+        return
+    try:
+        yield pynvml
+    finally:
+        with contextlib.suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
+
+
+def _cpu_fields() -> dict[str, str]:
+    """The first processor's entry in Linux's table."""
+    try:
+        text = _CPU_INFO.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return {}
+    lines = text.partition("\n\n")[0].splitlines()
+    pairs = (line.partition(":") for line in lines)
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _usable_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _cgroup_number(name: str) -> int | None:
+    """A number of the control group (version 2), None without a limit or without control groups."""
+    try:
+        text = (_CGROUP / name).read_text(encoding="ascii").strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None
