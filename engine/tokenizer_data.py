@@ -102,7 +102,7 @@ class TokenizerData:
         description = read_json(file)
         config = read_json(path / "tokenizer_config.json", optional=True)
         tokens, types = _folder_vocabulary(description, file)
-        ids = {token: token_id for token_id, token in enumerate(tokens)}
+        ids = {token: i for i, token in enumerate(tokens) if types[i] != TokenType.UNUSED}
         bos, eos, pad = (ids.get(_content(config.get(f"{name}_token"))) for name in ("bos", "eos", "pad"))
         listed = [eos]
         for name in ("generation_config.json", "config.json"):
