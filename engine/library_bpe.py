@@ -81,15 +81,18 @@ def from_file(path: Path, tokens: Sequence[str], control: Collection[str]) -> Li
     config = read_json(path)
     kind = config.get("model", {}).get("type")
     if kind != "BPE":
-        raise UnsupportedModelError(f"The tokenizer of type {kind!r} in {path} is not supported; BPE is.")
+        raise UnsupportedModelError(
+            f"The tokenizer in {path} is of type {kind!r}, which is not supported; choose a model with BPE."
+        )
     spelling, strip_space = _spelling(config.get("decoder") or {}, path)
     _forget(config["model"], set(control) - {config["model"].get("unk_token")})
     first_only = _stop_prefixing(config.get("pre_tokenizer") or {})
     try:
         tokenizer = Tokenizer.from_str(json.dumps({**config, "added_tokens": [], "post_processor": None}))
     except Exception as error:  # the library raises nothing narrower
-        raise UnsupportedModelError(f"The tokenizer in {path} is not supported: {error}.") from error
-
+        raise UnsupportedModelError(
+            f"The tokenizer in {path} is not supported: {error}; choose another model."
+        ) from error
     return LibraryBpe(
         tokenizer,
         spelling(tokens),
@@ -101,7 +104,8 @@ def from_file(path: Path, tokens: Sequence[str], control: Collection[str]) -> Li
 
 def _forget(model: dict[str, Any], tokens: Collection[str]) -> None:
     """Take tokens out of a vocabulary, with the merges that would make them."""
-    pairs = [tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in model["merges"]]
+    merges = model.get("merges", [])
+    pairs = [tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in merges]
     model["merges"] = [pair for pair in pairs if "".join(pair) not in tokens]
     model["vocab"] = {token: i for token, i in model["vocab"].items() if token not in tokens}
 
@@ -124,7 +128,9 @@ def _spelling(decoder: Mapping[str, Any], path: Path) -> tuple[Callable[[Sequenc
         return _bytes_of_pieces, steps["Metaspace"].get("prepend_scheme", "always") != "never"
     if "ByteFallback" in steps:
         return _bytes_of_pieces, "Strip" in steps
-    raise UnsupportedModelError(f"The decoder of the tokenizer in {path} is not supported; use another.")
+    raise UnsupportedModelError(
+        f"The decoder of the tokenizer in {path} is not supported; choose another model."
+    )
 
 
 def _stop_prefixing(pre_tokenizer: dict[str, Any]) -> bool:

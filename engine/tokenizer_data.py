@@ -24,6 +24,8 @@ _TURN_ENDS = frozenset(
         "</s>",
     }
 )
+# Ids index lists, so a damaged file must not be able to ask for any amount of memory.
+_MOST_TOKENS = 1 << 24
 
 
 class TokenType(IntEnum):
@@ -97,18 +99,24 @@ class TokenizerData:
 
     @classmethod
     def from_folder(cls, path: Path) -> "TokenizerData":
-        """Read tokenizer.json and its companions in a Hugging Face folder; raises ModelFileError."""
+        """Read tokenizer.json and its companions in a Hugging Face folder.
+
+        Raises ModelFileError when a file is missing or damaged, UnsupportedModelError for another vocabulary.
+        """
         file = path / "tokenizer.json"
         description = read_json(file)
         config = read_json(path / "tokenizer_config.json", optional=True)
-        tokens, types = _folder_vocabulary(description, file)
+        try:
+            tokens, types = _folder_vocabulary(description, file)
+            pre = recognise(description)
+        except (AttributeError, IndexError, KeyError, TypeError) as error:
+            raise ModelFileError(f"{file} is not in the format it should have; download it again.") from error
         ids = {token: i for i, token in enumerate(tokens) if types[i] != TokenType.UNUSED}
         bos, eos, pad = (ids.get(_content(config.get(f"{name}_token"))) for name in ("bos", "eos", "pad"))
         listed = [eos]
         for name in ("generation_config.json", "config.json"):
             value = read_json(path / name, optional=True).get("eos_token_id")
             listed += value if isinstance(value, list) else [value]
-        pre = recognise(description)
         merges = description["model"].get("merges", [])
         return cls(
             kind="bpe" if pre else "hf",
@@ -130,15 +138,23 @@ def read_json(path: Path, *, optional: bool = False) -> dict[str, Any]:
     """A JSON object from a file, or an empty one if an `optional` file is missing; raises ModelFileError."""
     if optional and not path.exists():
         return {}
+    text = _read_text(path)
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ModelFileError(f"{path} is missing; download the model again.") from None
-    except (OSError, ValueError) as error:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise ModelFileError(f"{path} cannot be read: {error}; download the model again.") from error
     if not isinstance(value, dict):
         raise ModelFileError(f"{path} holds no JSON object; download the model again.")
     return value
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ModelFileError(f"{path} is missing; download the model again.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelFileError(f"{path} cannot be read: {error}; download the model again.") from error
 
 
 def _gguf_list(metadata: Mapping[str, Any], name: str, length: int | None = None) -> list[Any]:
@@ -157,7 +173,10 @@ def _folder_vocabulary(description: Mapping[str, Any], path: Path) -> tuple[list
     if not isinstance(vocabulary, dict) or not vocabulary:
         raise UnsupportedModelError(f"The tokenizer in {path} has no BPE vocabulary; choose another model.")
     added = description.get("added_tokens", [])
-    size = 1 + max([*vocabulary.values(), *(token["id"] for token in added)])
+    used = [*vocabulary.values(), *(token["id"] for token in added)]
+    size = 1 + max(used)
+    if min(used) < 0 or size > _MOST_TOKENS:
+        raise ModelFileError(f"{path} gives a token an impossible id; download it again.")
     tokens = [""] * size
     types = [int(TokenType.UNUSED)] * size
     for token, token_id in vocabulary.items():
@@ -174,7 +193,7 @@ def _folder_vocabulary(description: Mapping[str, Any], path: Path) -> tuple[list
 def _folder_template(path: Path, config: Mapping[str, Any]) -> str | None:
     file = path / "chat_template.jinja"
     if file.exists():
-        return file.read_text(encoding="utf-8")
+        return _read_text(file)
     template = config.get("chat_template")
     if isinstance(template, list):
         template = {entry["name"]: entry["template"] for entry in template}.get("default")

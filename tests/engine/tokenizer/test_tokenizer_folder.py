@@ -130,6 +130,24 @@ def test_a_missing_or_broken_file_is_named(tmp_path: Path) -> None:
         TokenizerData.from_folder(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model": None},
+        {"model": {"type": "BPE", "vocab": {"a": -1}}},
+        {"model": {"type": "BPE", "vocab": {"a": 1 << 40}}},
+        {"added_tokens": [{"content": "x"}]},
+        {"pre_tokenizer": {"type": "Sequence", "pretokenizers": []}},
+    ],
+)
+def test_a_tokenizer_file_of_another_shape_is_refused(
+    train: Train, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    description = json.loads(train("smollm").to_str()) | changes
+    with pytest.raises(ModelFileError, match="download it again"):
+        TokenizerData.from_folder(write(tmp_path, description))
+
+
 def test_tokenizers_that_are_not_bpe_are_refused(tmp_path: Path) -> None:
     word_piece = tokenizers.Tokenizer(models.WordPiece({"[UNK]": 0, "a": 1}, unk_token="[UNK]"))
     with pytest.raises(UnsupportedModelError, match="WordPiece"):
