@@ -4,7 +4,7 @@
 #include "vec_avx512.h"
 
 typedef struct {
-    float scale[16], shift[16];
+    float scale[32], shift[16];
     uint8_t quants[256];
 } Chunk;
 
@@ -13,20 +13,17 @@ typedef struct {
 INLINE __m512i bytes16(const uint8_t *p) { return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)); }
 INLINE __m512i signed16(const uint8_t *p) { return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)); }
 
-/* The float16 numbers at the start of `groups` blocks. */
+/* The float16 numbers at the start of `groups` blocks. They are converted one by one because each costs one
+ * instruction, and loading sixteen from as many blocks more than that. */
 INLINE void load_scales(const uint8_t *p, int stride, int groups, float *scale) {
-    uint16_t halves[16] = {0};
-    for (int i = 0; i < groups; i++) memcpy(halves + i, p + i * stride, 2);
-    v_store(scale, v_load_f16(halves));
+    for (int i = 0; i < groups; i++)
+        scale[i] = _mm_cvtss_f32(_mm_cvtph_ps(_mm_loadl_epi64((const __m128i *)(p + i * stride))));
 }
 
-/* The same for two numbers a block. */
-INLINE void load_scale_pairs(const uint8_t *p, int stride, int groups, float *scale, float *shift) {
-    uint32_t pairs[16] = {0};
-    for (int i = 0; i < groups; i++) memcpy(pairs + i, p + i * stride, 4);
-    __m512i both = _mm512_loadu_si512(pairs);
-    v_store(scale, _mm512_cvtph_ps(_mm512_cvtepi32_epi16(both)));
-    v_store(shift, _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(both, 16))));
+/* The same for two numbers a block, side by side. */
+INLINE void load_scale_pairs(const uint8_t *p, int stride, int groups, float *pair) {
+    for (int i = 0; i < groups; i++)
+        _mm_storel_pi((__m64 *)(pair + 2 * i), _mm_cvtph_ps(_mm_loadl_epi64((const __m128i *)(p + i * stride))));
 }
 
 INLINE void lookup(const uint8_t *p, V table, V w[2]) {
@@ -47,23 +44,23 @@ INLINE void group_Q4_0(const uint8_t *p, int g, const Chunk *c, V w[2]) {
     lookup(p + 18 * g + 2, v_mul(v_sub(NIBBLES, v_set1(8)), v_set1(c->scale[g])), w);
 }
 
-INLINE void chunk_Q4_1(const uint8_t *p, int groups, Chunk *c) { load_scale_pairs(p, 20, groups, c->scale, c->shift); }
+INLINE void chunk_Q4_1(const uint8_t *p, int groups, Chunk *c) { load_scale_pairs(p, 20, groups, c->scale); }
 INLINE void group_Q4_1(const uint8_t *p, int g, const Chunk *c, V w[2]) {
-    lookup(p + 20 * g + 4, v_fma(NIBBLES, v_set1(c->scale[g]), v_set1(c->shift[g])), w);
+    lookup(p + 20 * g + 4, v_fma(NIBBLES, v_set1(c->scale[2 * g]), v_set1(c->scale[2 * g + 1])), w);
 }
 
 INLINE void chunk_Q5_0(const uint8_t *p, int groups, Chunk *c) {
     load_scales(p, 22, groups, c->scale);
-    v_store(c->shift, v_mul(v_load(c->scale), v_set1(16)));
+    for (int i = 0; i < groups; i++) c->shift[i] = 16 * c->scale[i];
 }
 INLINE void group_Q5_0(const uint8_t *p, int g, const Chunk *c, V w[2]) {
     lookup(p + 22 * g + 6, v_mul(v_sub(NIBBLES, v_set1(16)), v_set1(c->scale[g])), w);
     add_fifth_bits(p + 22 * g + 2, v_set1(c->shift[g]), w);
 }
 
-INLINE void chunk_Q5_1(const uint8_t *p, int groups, Chunk *c) { load_scale_pairs(p, 24, groups, c->scale, c->shift); }
+INLINE void chunk_Q5_1(const uint8_t *p, int groups, Chunk *c) { load_scale_pairs(p, 24, groups, c->scale); }
 INLINE void group_Q5_1(const uint8_t *p, int g, const Chunk *c, V w[2]) {
-    V scale = v_set1(c->scale[g]), shift = v_set1(c->shift[g]);
+    V scale = v_set1(c->scale[2 * g]), shift = v_set1(c->scale[2 * g + 1]);
     lookup(p + 24 * g + 8, v_mul(NIBBLES, scale), w);
     add_fifth_bits(p + 24 * g + 4, v_mul(scale, v_set1(16)), w);
     w[0] = v_add(w[0], shift);  /* the products are exact, so the sum is rounded once */
@@ -130,21 +127,34 @@ INLINE void group_Q5_K(const uint8_t *p, int g, const Chunk *c, V w[2]) {
     w[1] = v_fma(_mm512_cvtepi32_ps(bytes16(c->quants + 32 * g + 16)), scale, shift);
 }
 
+/* The six bits of a weight become the top of the fraction of a float in [1, 2): of 1 + q / 64, where one
+ * multiplication-addition scales and shifts them. All roundings are exact: scales have 18 significant bits. */
 INLINE void chunk_Q6_K(const uint8_t *p, int groups, Chunk *c) {
     (void)groups;
     V super = _mm512_broadcastss_ps(_mm_cvtph_ps(_mm_loadu_si16(p + 208)));
-    v_store(c->scale, v_mul(_mm512_cvtepi32_ps(signed16(p + 192)), super));
+    V scale = v_mul(_mm512_cvtepi32_ps(signed16(p + 192)), super);
+    v_store(c->scale, v_mul(scale, v_set1(64)));
+    v_store(c->shift, v_mul(scale, v_set1(-96)));
     for (int half = 0; half < 2; half++) {
         __m512i low = _mm512_loadu_si512(p + 64 * half), high = TWICE(p + 128 + 32 * half);
-        __m512i first = AND_OR(_mm512_sllv_epi64(high, HALVES(4, 2)), BYTES(48), _mm512_and_si512(low, BYTES(15)));
-        low = _mm512_and_si512(_mm512_srli_epi64(low, 4), BYTES(15));
-        __m512i second = AND_OR(_mm512_srlv_epi64(high, HALVES(0, 2)), BYTES(48), low);
-        _mm512_storeu_si512(c->quants + 128 * half, _mm512_sub_epi8(first, BYTES(32)));
-        _mm512_storeu_si512(c->quants + 128 * half + 64, _mm512_sub_epi8(second, BYTES(32)));
+        __m512i first = AND_OR(_mm512_slli_epi64(low, 1), BYTES(0x1e), BYTES((char)0x80));
+        first = AND_OR(_mm512_sllv_epi64(high, HALVES(5, 3)), BYTES(0x60), first);
+        __m512i second = AND_OR(_mm512_srli_epi64(low, 3), BYTES(0x1e), BYTES((char)0x80));
+        second = AND_OR(_mm512_rolv_epi64(high, HALVES(1, 63)), BYTES(0x60), second);
+        _mm512_storeu_si512(c->quants + 128 * half, first);
+        _mm512_storeu_si512(c->quants + 128 * half + 64, second);
     }
+}
+/* Sixteen bytes as the third bytes of floats whose highest byte is 0x3f. */
+INLINE V fractions16(const uint8_t *p) {
+    const __m512i third_bytes = _mm512_set_epi32(15 << 16, 14 << 16, 13 << 16, 12 << 16, 11 << 16, 10 << 16, 9 << 16, 8 << 16,
+                                                 7 << 16, 6 << 16, 5 << 16, 4 << 16, 3 << 16, 2 << 16, 1 << 16, 0);
+    __m512i bytes = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)p));
+    return _mm512_castsi512_ps(
+        _mm512_mask_shuffle_epi8(_mm512_set1_epi32(0x3f000000), 0x4444444444444444, bytes, third_bytes));
 }
 INLINE void group_Q6_K(const uint8_t *p, int g, const Chunk *c, V w[2]) {
     (void)p;
-    w[0] = v_mul(_mm512_cvtepi32_ps(signed16(c->quants + 32 * g)), v_set1(c->scale[2 * g]));
-    w[1] = v_mul(_mm512_cvtepi32_ps(signed16(c->quants + 32 * g + 16)), v_set1(c->scale[2 * g + 1]));
+    w[0] = v_fma(fractions16(c->quants + 32 * g), v_set1(c->scale[2 * g]), v_set1(c->shift[2 * g]));
+    w[1] = v_fma(fractions16(c->quants + 32 * g + 16), v_set1(c->scale[2 * g + 1]), v_set1(c->shift[2 * g + 1]));
 }

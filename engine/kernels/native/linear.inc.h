@@ -55,41 +55,79 @@ INLINE void add_group(const int n, const int turn, const V w[2], const float *x,
         }
 }
 
-/* totals[j] = row . x[j], for n vectors of `cols` numbers. */
-INLINE void dot(const int format, const int n, const uint8_t *row, const float *x, int64_t cols, float *totals) {
-    Sums sums;
-    Chunk chunk;
+/* The groups of the chunk that starts where `left` weights of a row are left. */
+INLINE int groups_of_chunk(const int format, int64_t left) {
+    if (block_weights(format) == 256 || left >= chunk_weights(format)) return chunk_weights(format) / GROUP;
+    return (int)left / GROUP;
+}
+INLINE int bytes_of_groups(const int format, int groups) {
+    return groups * GROUP / block_weights(format) * block_bytes(format);
+}
+
+/* Two chunks: one is multiplied while the scales of the other, the next in memory, are on their way. */
+typedef struct {
+    Chunk chunks[2];
+    int current;
+    const uint8_t *p;  /* blocks of the current chunk */
+} Stream;
+
+INLINE void stream_chunk(const int format, const uint8_t *p, int groups, Chunk *chunk) {
+    const int bytes = bytes_of_groups(format, groups);
+    for (int line = 0; line < bytes; line += 64) __builtin_prefetch(p + PREFETCH_BYTES + line);
+    load_chunk(format, p, groups, chunk);
+}
+
+/* Add the products of the current chunk. */
+INLINE void add_chunk(const int format, const int n, int groups, const Stream *stream, const float *x, int64_t stride,
+                      Sums *sums) {
+    const Chunk *chunk = &stream->chunks[stream->current];
     V w[2];
+    int g = 0;
+    for (; g + 2 <= groups; g += 2) {
+        load_group(format, stream->p, g, chunk, w);
+        add_group(n, 0, w, x + GROUP * g, stride, sums);
+        load_group(format, stream->p, g + 1, chunk, w);
+        add_group(n, 1, w, x + GROUP * (g + 1), stride, sums);
+    }
+    if (g < groups) {
+        load_group(format, stream->p, g, chunk, w);
+        add_group(n, 0, w, x + GROUP * g, stride, sums);
+    }
+}
+
+/* What is left of a row of a dense format after its whole groups: a group filled up with zeros. */
+INLINE void add_rest(const int format, const int n, int64_t rest, const uint8_t *p, const float *x, int64_t stride,
+                     Sums *sums) {
+    uint8_t tail[GROUP * sizeof(float)] = {0};
+    float x_tail[MOST_VECTORS * GROUP] = {0};
+    V w[2];
+    memcpy(tail, p, (size_t)(rest * block_bytes(format)));
+    for (int j = 0; j < n; j++) memcpy(x_tail + GROUP * j, x + j * stride, (size_t)rest * sizeof(float));
+    load_group(format, tail, 0, NULL, w);
+    add_group(n, 0, w, x_tail, GROUP, sums);
+}
+
+/* totals[j] = row . x[j], for the row the stream is at and n vectors of `cols` numbers; moves on to the next row. */
+INLINE void dot(const int format, const int n, Stream *stream, bool last, const float *x, int64_t cols, float *totals) {
+    const int64_t rest = cols % GROUP, whole = cols - rest;
+    Sums sums;
     for (int j = 0; j < n; j++)
         for (int way = 0; way < 4; way++) sums.lanes[j][way] = v_zero();
-    for (int64_t start = 0; start < cols; start += chunk_weights(format)) {
-        const int64_t left = cols - start;
-        const int groups = (int)(left < chunk_weights(format) ? left : chunk_weights(format)) / GROUP;
-        const uint8_t *p = row + start / block_weights(format) * block_bytes(format);
-        const int bytes = groups * GROUP / block_weights(format) * block_bytes(format);
-        for (int line = 0; line < bytes; line += 64) __builtin_prefetch(p + PREFETCH_BYTES + line);
-        load_chunk(format, p, groups, &chunk);
-        int g = 0;
-        for (; g + 2 <= groups; g += 2) {
-            load_group(format, p, g, &chunk, w);
-            add_group(n, 0, w, x + start + GROUP * g, cols, &sums);
-            load_group(format, p, g + 1, &chunk, w);
-            add_group(n, 1, w, x + start + GROUP * (g + 1), cols, &sums);
-        }
-        if (g < groups) {
-            load_group(format, p, g, &chunk, w);
-            add_group(n, 0, w, x + start + GROUP * g, cols, &sums);
-        }
+    for (int64_t start = 0; start < whole; start += chunk_weights(format)) {
+        const int groups = groups_of_chunk(format, whole - start);
+        const int64_t after = start + chunk_weights(format);
+        const uint8_t *next = stream->p + bytes_of_groups(format, groups);
+        if (after < whole)
+            stream_chunk(format, next, groups_of_chunk(format, whole - after), &stream->chunks[!stream->current]);
+        else if (!last)
+            stream_chunk(format, next, groups_of_chunk(format, whole), &stream->chunks[!stream->current]);
+        add_chunk(format, n, groups, stream, x + start, cols, &sums);
+        stream->current = !stream->current;
+        stream->p = next;
     }
-    const int64_t done = cols / GROUP * GROUP;
-    if (block_weights(format) == 1 && done < cols) {  /* a last group filled up with zeros */
-        uint8_t tail[GROUP * sizeof(float)] = {0};
-        float x_tail[MOST_VECTORS * GROUP] = {0};
-        memcpy(tail, row + done * block_bytes(format), (size_t)((cols - done) * block_bytes(format)));
-        for (int j = 0; j < n; j++)
-            memcpy(x_tail + GROUP * j, x + j * cols + done, (size_t)(cols - done) * sizeof(float));
-        load_group(format, tail, 0, &chunk, w);
-        add_group(n, 0, w, x_tail, GROUP, &sums);
+    if (block_weights(format) == 1 && rest) {
+        add_rest(format, n, rest, stream->p, x + whole, cols, &sums);
+        stream->p += rest * block_bytes(format);
     }
     for (int j = 0; j < n; j++) {
         V *lanes = sums.lanes[j];
@@ -97,34 +135,47 @@ INLINE void dot(const int format, const int n, const uint8_t *row, const float *
     }
 }
 
-/* See KernelTable.multiply. */
-INLINE void multiply_format(const int format, const Matrix *matrix, int64_t first, int64_t last, const float *x,
-                            int64_t n, int64_t cols) {
+/* Rows `first` to `last` times n vectors, whose results lie m->rows apart from `out` on. */
+INLINE void multiply_rows(const int format, const int n, const Matrix *m, int64_t first, int64_t last, const float *x,
+                          int64_t cols, float *out) {
+    Stream stream = {.current = 0, .p = m->data + first * m->row_bytes};
+    stream_chunk(format, stream.p, groups_of_chunk(format, cols), &stream.chunks[0]);
     for (int64_t r = first; r < last; r++) {
-        const uint8_t *row = matrix->data + r * matrix->row_bytes;
-        const float bias = matrix->bias ? matrix->bias[r] : 0;
         float totals[MOST_VECTORS];
-        int64_t step;
-        for (int64_t j = 0; j < n; j += step) {
-            step = n - j >= 4 ? 4 : n - j >= 2 ? 2 : 1;
-            if (step == 4) dot(format, 4, row, x + j * cols, cols, totals);
-            else if (step == 2) dot(format, 2, row, x + j * cols, cols, totals);
-            else dot(format, 1, row, x + j * cols, cols, totals);
-            for (int64_t i = 0; i < step; i++) matrix->out[(j + i) * matrix->rows + r] = totals[i] + bias;
-        }
+        dot(format, n, &stream, r + 1 == last, x, cols, totals);
+        for (int j = 0; j < n; j++) out[j * m->rows + r] = totals[j] + (m->bias ? m->bias[r] : 0);
     }
 }
 
-#define MULTIPLY_FUNCTION(NAME, number, weights, bytes)                                                              \
-    static TARGET void multiply_##NAME(const Matrix *m, int64_t first, int64_t last, const float *x, int64_t n,      \
-                                       int64_t cols) {                                                               \
-        multiply_format(number, m, first, last, x, n, cols);                                                         \
+#define MULTIPLY_FUNCTIONS(NAME, number, weights, bytes) \
+    MULTIPLY_FUNCTION(NAME, number, 1)                   \
+    MULTIPLY_FUNCTION(NAME, number, 2)                   \
+    MULTIPLY_FUNCTION(NAME, number, 4)
+#define MULTIPLY_FUNCTION(NAME, number, n)                                                                      \
+    static TARGET void multiply_##NAME##_##n(const Matrix *m, int64_t first, int64_t last, const float *x,      \
+                                             int64_t cols, float *out) {                                        \
+        multiply_rows(number, n, m, first, last, x, cols, out);                                                 \
     }
-FOR_EACH_FORMAT(MULTIPLY_FUNCTION)
+FOR_EACH_FORMAT(MULTIPLY_FUNCTIONS)
 
-#define MULTIPLY_CASE(NAME, number, weights, bytes) case number: multiply_##NAME(m, first, last, x, n, cols); break;
+typedef void (*MultiplyFunction)(const Matrix *, int64_t, int64_t, const float *, int64_t, float *);
+#define FUNCTIONS_CASE(NAME, number, weights, bytes)                                      \
+    case number: {                                                                        \
+        static const MultiplyFunction functions[] = {multiply_##NAME##_1, multiply_##NAME##_2, multiply_##NAME##_4}; \
+        return functions;                                                                 \
+    }
+static const MultiplyFunction *functions_of(int64_t format) {
+    switch (format) { FOR_EACH_FORMAT(FUNCTIONS_CASE) default: return NULL; }
+}
+
+/* See KernelTable.multiply. */
 static void multiply(const Matrix *m, int64_t first, int64_t last, const float *x, int64_t n, int64_t cols) {
-    switch (m->format) { FOR_EACH_FORMAT(MULTIPLY_CASE) }
+    const MultiplyFunction *functions = functions_of(m->format);
+    for (int64_t j = 0; j < n;) {
+        const int size = n - j >= 4 ? 2 : n - j >= 2 ? 1 : 0;
+        functions[size](m, first, last, x + j * cols, cols, m->out + j * m->rows);
+        j += 1 << size;
+    }
 }
 
 INLINE void store_weights(V v, void *out, int64_t at, bool bf16) {
@@ -138,15 +189,14 @@ INLINE void dequantize_format(const int format, const uint8_t *p, int64_t count,
     V w[2];
     int64_t at = 0;
     while (count - at >= GROUP) {
-        const int64_t left = count - at;
-        const int groups = (int)(left < chunk_weights(format) ? left : chunk_weights(format)) / GROUP;
+        const int groups = groups_of_chunk(format, count - at);
         load_chunk(format, p, groups, &chunk);
         for (int g = 0; g < groups; g++) {
             load_group(format, p, g, &chunk, w);
             store_weights(w[0], out, at + GROUP * g, bf16);
             store_weights(w[1], out, at + GROUP * g + 16, bf16);
         }
-        p += groups * GROUP / block_weights(format) * block_bytes(format);
+        p += bytes_of_groups(format, groups);
         at += groups * GROUP;
     }
     if (block_weights(format) == 1 && at < count) {
