@@ -47,7 +47,12 @@ class Engine:
     """Runs any number of requests at once: `submit`, then `step` until their DoneEvent, or `generate` for one."""
 
     def __init__(
-        self, checkpoint: Checkpoint, config: EngineConfig, *, device: str = "cpu", fingerprint: str | None = None
+        self,
+        checkpoint: Checkpoint,
+        config: EngineConfig,
+        *,
+        device: str = "cpu",
+        fingerprint: str | None = None,
     ) -> None:
         if config.threads:
             torch.set_num_threads(config.threads)
@@ -73,9 +78,7 @@ class Engine:
     def is_idle(self) -> bool:
         return not (self._scheduler.num_running or self._scheduler.num_waiting or self._finished)
 
-    def submit(
-        self, prompt_ids: list[int], policy: GenerationPolicy, *, eos_ids: frozenset[int] = frozenset()
-    ) -> int:
+    def submit(self, prompt_ids: list[int], policy: GenerationPolicy, *, eos_ids: frozenset[int] = frozenset()) -> int:
         """Queue a prompt and return its request id.
 
         The answer is cut to what the context leaves. Raises ContextTooLongError, before any computing, for a
@@ -83,7 +86,7 @@ class Engine:
         """
         if not prompt_ids:
             raise ValueError("the prompt is empty; it needs at least one token")
-        if not (0 <= min(prompt_ids) and max(prompt_ids) < self.spec.vocab_size):
+        if not (min(prompt_ids) >= 0 and max(prompt_ids) < self.spec.vocab_size):
             raise ValueError(f"a token id is outside the vocabulary of {self.spec.vocab_size}")
         if len(prompt_ids) >= self.max_context:
             raise ContextTooLongError(self._too_long(len(prompt_ids)))
@@ -196,9 +199,7 @@ class Engine:
     def _finish(self, sequence: Sequence, reason: FinishReason, error: str | None = None) -> None:
         """The one way out for every request, however it ends."""
         self._scheduler.remove(sequence)
-        self._finished.append(
-            DoneEvent(sequence.request_id, reason, sequence.metrics(), sequence.policy, error)
-        )
+        self._finished.append(DoneEvent(sequence.request_id, reason, sequence.metrics(), sequence.policy, error))
 
     def _drain(self) -> list[Event]:
         finished, self._finished = self._finished, []

@@ -39,7 +39,7 @@ class Sampler:
 
 def penalize_repetition(logits: Tensor, token_ids: list[int], penalty: float) -> Tensor:
     """CTRL's repetition penalty (Keskar et al. 2019, arXiv:1909.05858) on every token seen: a copy of `logits`."""
-    seen = torch.tensor(token_ids, dtype=torch.int64).unique()
+    seen = torch.tensor(sorted(set(token_ids)), dtype=torch.int64)
     scores = logits[seen]
     penalized = torch.where(scores < 0, scores * penalty, scores / penalty)
     return logits.index_copy(0, seen, penalized)

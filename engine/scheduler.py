@@ -84,9 +84,7 @@ class Scheduler:
         chunk = None
         if prefilling is not None:
             start = prefilling.num_computed
-            chunk = Chunk(
-                prefilling, start, min(self._config.prefill_chunk, prefilling.num_prompt - start)
-            )
+            chunk = Chunk(prefilling, start, min(self._config.prefill_chunk, prefilling.num_prompt - start))
             self._grow(prefilling, start + chunk.length)
         for sequence in decode:
             self._grow(sequence, len(sequence.token_ids))
@@ -111,6 +109,4 @@ class Scheduler:
 
     def _promised(self) -> int:
         """Pages the running sequences may still take."""
-        return sum(
-            self._cache.num_pages_for(sequence.limit) - len(sequence.page_ids) for sequence in self._running
-        )
+        return sum(self._cache.num_pages_for(sequence.limit) - len(sequence.page_ids) for sequence in self._running)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from octavo.engine.config import GenerationPolicy
 from octavo.engine.events import AnswerMetrics, percentile
@@ -51,7 +52,7 @@ class Sequence:
     def metrics(self) -> AnswerMetrics:
         """Figures of this request up to now."""
         now, times = time.perf_counter(), self.token_times
-        gaps = [(after - before) * 1e3 for before, after in zip(times, times[1:], strict=False)]
+        gaps = [(after - before) * 1e3 for before, after in pairwise(times)]
         decode_s = times[-1] - times[0] if len(times) > 1 else 0.0
         return AnswerMetrics(
             prompt_tokens=self.num_prompt,

@@ -47,7 +47,15 @@ class Answer:
             },
             "timings": {
                 name: round(getattr(metrics, name), 6)
-                for name in ("queue_s", "prefill_s", "ttft_s", "itl_p50_ms", "itl_p95_ms", "tokens_per_s", "e2e_s")
+                for name in (
+                    "queue_s",
+                    "prefill_s",
+                    "ttft_s",
+                    "itl_p50_ms",
+                    "itl_p95_ms",
+                    "tokens_per_s",
+                    "e2e_s",
+                )
             },
             "model": model,
             "policy": asdict(self.policy),
@@ -101,7 +109,12 @@ class Assistant:
                         yield TextEvent(new)
                     if not isinstance(event, TokenEvent):
                         yield Answer(
-                            text, tuple(token_ids), event.finish_reason, event.metrics, event.policy, event.error
+                            text,
+                            tuple(token_ids),
+                            event.finish_reason,
+                            event.metrics,
+                            event.policy,
+                            event.error,
                         )
                         return
         finally:

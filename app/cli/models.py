@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shutil
-import sys
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
+from octavo.app.cli.progress import announce, progress_bar
 from octavo.app.errors import AppError, ModelNotFoundError
 from octavo.app.models.text import human_size, human_tokens
 
 if TYPE_CHECKING:
-    from octavo.app.models.fetch import Progress
     from octavo.storage.paths import Paths
 
 
@@ -40,18 +37,18 @@ def pull(name: str, offline: bool | None) -> None:
     paths, forbidden = _paths(), _offline(offline)
     registry = open_registry(paths)
     entry, repo = load_catalogue().get(name), parse_repo_name(name)
-    with _progress_bar() as progress:
+    with progress_bar() as progress:
         if entry is not None:
-            path = pull_entry(entry, paths, offline=forbidden, announce=_announce, progress=progress)
+            path = pull_entry(entry, paths, offline=forbidden, announce=announce, progress=progress)
         elif repo is not None:
             forbid_offline(repo.repo, f"`octavo models pull {name}`", offline=forbidden)
             name, path = pull_repository(
-                repo, paths.models_dir, registry, announce=_announce, progress=progress
+                repo, paths.models_dir, registry, announce=announce, progress=progress
             )
         else:
             path = find_model(name, registry, paths.models_dir).path
     click.echo(path)
-    _announce(f"Use it with `--model {name}`, or make it the default with `octavo models use {name}`.")
+    announce(f"Use it with `--model {name}`, or make it the default with `octavo models use {name}`.")
 
 
 @command.command(name="list")
@@ -187,27 +184,6 @@ def _offline(flag: bool | None) -> bool:
     from octavo.app.settings import load_settings
 
     return bool(load_settings({} if flag is None else {"offline": flag}).offline)
-
-
-def _announce(text: str) -> None:
-    click.echo(text, err=True)
-
-
-@contextlib.contextmanager
-def _progress_bar() -> Iterator[Progress | None]:
-    """A bar on stderr where a person looks at it, nothing where the output is redirected."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from tqdm import tqdm
-
-    with tqdm(unit="B", unit_scale=True, leave=False, file=sys.stderr, disable=None) as bar:
-
-        def show(done: int, total: int) -> None:
-            bar.total = total
-            bar.update(done - bar.n)
-
-        yield show
 
 
 def _echo_json(document: dict[str, Any]) -> None:

@@ -134,6 +134,7 @@ def _causal(q: Tensor, k: Tensor, v: Tensor, start: int, scale: float) -> Tensor
         return out[0]
     flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     own_k, own_v = (x[:, start:].repeat_interleave(group, 0)[None] for x in (k, v))
+    own: Tensor
     own, own_lse = flash(q[None], own_k, own_v, 0.0, True, scale=scale)
     if start == 0:
         return own[0]

@@ -24,13 +24,9 @@ class DevicePool:
     or NOT_RESIDENT.
     """
 
-    def __init__(
-        self, spec: ModelSpec, num_pages: int, page_size: int, dtype: torch.dtype, device: str
-    ) -> None:
+    def __init__(self, spec: ModelSpec, num_pages: int, page_size: int, dtype: torch.dtype, device: str) -> None:
         num_slots = num_pages * spec.num_layers
-        self.slab = torch.empty(
-            num_slots, 2, spec.num_kv_heads, page_size, spec.head_dim, dtype=dtype, device=device
-        )
+        self.slab = torch.empty(num_slots, 2, spec.num_kv_heads, page_size, spec.head_dim, dtype=dtype, device=device)
         self.slots: Tensor = torch.full((spec.num_layers, num_pages), NOT_RESIDENT, dtype=torch.int32)
         self._free = list(range(num_slots - 1, -1, -1))
 

@@ -53,9 +53,7 @@ class Decoder:
         self._embedding = checkpoint.matrices["token_embd.weight"]
         self._head = checkpoint.matrices.get("output.weight", self._embedding)
         self._final_norm = checkpoint.vectors["output_norm.weight"]
-        self._layers = [
-            _layer(index, checkpoint.matrices, checkpoint.vectors) for index in range(self.spec.num_layers)
-        ]
+        self._layers = [_layer(index, checkpoint.matrices, checkpoint.vectors) for index in range(self.spec.num_layers)]
 
     def forward(self, token_ids: Tensor, attend: Attend, dtype: torch.dtype) -> Tensor:
         """Hidden states after the last layer, before its norm.

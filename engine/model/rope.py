@@ -81,11 +81,7 @@ def _yarn(inverse: Tensor, rope: RopeSpec, head_dim: int) -> Tensor:
     """YaRN (Peng et al. 2023, arXiv:2309.00071), "NTK-by-parts" interpolation."""
 
     def correction_dim(rotations: float) -> float:
-        return (
-            head_dim
-            * math.log(rope.original_context / (rotations * 2 * math.pi))
-            / (2 * math.log(rope.theta))
-        )
+        return head_dim * math.log(rope.original_context / (rotations * 2 * math.pi)) / (2 * math.log(rope.theta))
 
     low = max(math.floor(correction_dim(rope.beta_fast)), 0)
     high = min(math.ceil(correction_dim(rope.beta_slow)), head_dim - 1)

@@ -4,9 +4,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from octavo.engine.config import GenerationPolicy
-from octavo.engine.errors import PolicyError
-from octavo.engine.sampler import Sampler, filter_candidates, penalize_repetition
 from transformers import (
     LogitsProcessorList,
     MinPLogitsWarper,
@@ -15,6 +12,10 @@ from transformers import (
     TopKLogitsWarper,
     TopPLogitsWarper,
 )
+
+from octavo.engine.config import GenerationPolicy
+from octavo.engine.errors import PolicyError
+from octavo.engine.sampler import Sampler, filter_candidates, penalize_repetition
 
 VOCABULARY = 50
 

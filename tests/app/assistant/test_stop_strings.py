@@ -2,15 +2,14 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from octavo.app.assistant.stop_strings import StopStrings
 
 text = st.text("ab.", max_size=20)
 
 
 @given(st.lists(text, max_size=8), st.lists(st.text("ab.", min_size=1, max_size=4), max_size=3))
-def test_shows_everything_before_the_first_stop_string_and_nothing_after(
-    pieces: list[str], stops: list[str]
-) -> None:
+def test_shows_everything_before_the_first_stop_string_and_nothing_after(pieces: list[str], stops: list[str]) -> None:
     filter_ = StopStrings(tuple(stops))
     shown = "".join(filter_.push(piece) for piece in pieces) + filter_.finish()
     whole = "".join(pieces)

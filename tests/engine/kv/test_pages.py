@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from octavo.engine.errors import OutOfPagesError
 from octavo.engine.kv.pages import PagePool, chain
 

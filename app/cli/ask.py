@@ -1,0 +1,136 @@
+"""`octavo ask`: one question, streamed to standard output."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from octavo.app.errors import AppError
+
+if TYPE_CHECKING:
+    from octavo.app.assistant.assistant import Answer, Assistant
+    from octavo.engine.config import GenerationPolicy
+    from octavo.engine.tokenizer import Message
+
+CANCELLED = 130  # what a shell reports for a program that Ctrl+C ended
+
+
+@click.command()
+@click.argument("question", required=False)
+@click.option("--model", metavar="NAME|PATH", help="A model's name, .gguf file or folder.")
+@click.option("--system", metavar="TEXT", help="The system prompt.")
+@click.option("--temperature", type=float, help="0 is greedy; higher is more varied.")
+@click.option("--top-k", type=int, help="Choose among the K most likely tokens; 0 is all.")
+@click.option("--top-p", type=float, help="Choose among the tokens that make up this probability.")
+@click.option("--min-p", type=float, help="Drop tokens below this share of the best one's probability.")
+@click.option("--repetition-penalty", type=float, help="Above 1, tokens seen before become less likely.")
+@click.option("--max-tokens", type=int, help="Longest answer, in tokens.")
+@click.option("--stop", multiple=True, metavar="TEXT", help="End the answer before this text; may be repeated.")
+@click.option("--seed", type=int, help="Repeat the same choices.")
+@click.option("--kv-memory", metavar="SIZE", help="Memory for the KV cache, such as 512MiB; or auto.")
+@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), help="Where the model runs.")
+@click.option("--offline", is_flag=True, default=None, help="Never download anything.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of the text.")
+def command(question: str | None, as_json: bool, **flags: Any) -> int:
+    """Ask one QUESTION and print the answer.
+
+    Without QUESTION it is read from standard input. With both, standard input is the material the question is
+    about: `octavo ask "What does this do?" < script.sh`.
+    """
+    from octavo.app.cli.opening import open_assistant
+    from octavo.app.settings import load_settings
+
+    prompt = _prompt(question)
+    settings = load_settings(_as_settings(flags))
+    assistant, name = open_assistant(settings)
+    answer = _stream(assistant, _messages(settings.system, prompt), settings.generation.policy(), show=not as_json)
+    if as_json:
+        click.echo(json.dumps(answer.as_json(name), ensure_ascii=False, indent=2))
+    if answer.error is not None:
+        raise AppError(f"The answer broke off: {answer.error}.")
+    return CANCELLED if answer.finish_reason == "cancelled" else 0
+
+
+def _prompt(question: str | None) -> str:
+    """The question, the piped material, or the material and then the question."""
+    material = "" if sys.stdin is None or sys.stdin.isatty() else _read_stdin()
+    prompt = "\n\n".join(text for text in (material, question or "") if text.strip())
+    if not prompt:
+        raise click.UsageError('There is nothing to ask; give a question, as in `octavo ask "What is ...?"`.')
+    return prompt
+
+
+def _read_stdin() -> str:
+    """Standard input as UTF-8, whatever the locale says. Raises AppError naming the byte that is not."""
+    try:
+        return sys.stdin.buffer.read().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise AppError(
+            f"Standard input is not UTF-8 text (byte {error.start} is {error.object[error.start]:#04x}); "
+            "convert it first, for example with iconv."
+        ) from None
+
+
+def _as_settings(flags: dict[str, Any]) -> dict[str, object]:
+    """Flags in the shape of the settings file; the policy's stand in its table [generation]."""
+    generation = {
+        name: flags.pop(name)
+        for name in (
+            "temperature",
+            "top_k",
+            "top_p",
+            "min_p",
+            "repetition_penalty",
+            "max_tokens",
+            "seed",
+        )
+    }
+    stop = flags.pop("stop")
+    return flags | {"generation": generation | {"stop": list(stop) or None}}
+
+
+def _messages(system: str, prompt: str) -> list[Message]:
+    from octavo.engine.tokenizer import Message
+
+    return [Message("system", system)] * bool(system) + [Message("user", prompt)]
+
+
+def _stream(assistant: Assistant, messages: list[Message], policy: GenerationPolicy, *, show: bool) -> Answer:
+    """Run the answer to its end, printing the text as it comes; Ctrl+C ends it early, and what came is kept."""
+    from octavo.app.assistant.assistant import Answer
+
+    answer = None
+    with _interrupt_flag() as interrupted:
+        for event in assistant.answer(messages, policy, is_cancelled=lambda: bool(interrupted)):
+            if isinstance(event, Answer):
+                answer = event
+            elif show:
+                sys.stdout.write(event.text)
+                sys.stdout.flush()
+    assert answer is not None, "an answer always ends with its Answer"
+    if show and not answer.text.endswith("\n"):
+        click.echo()
+    return answer
+
+
+@contextmanager
+def _interrupt_flag() -> Iterator[list[int]]:
+    """A list that the first Ctrl+C makes non-empty; a second one interrupts as usual."""
+    interrupted: list[int] = []
+
+    def on_interrupt(number: int, frame: FrameType | None) -> None:
+        interrupted.append(number)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    previous = signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGINT, previous)

@@ -1,0 +1,29 @@
+"""From settings to an assistant that can answer, fetching the model first where it is missing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from octavo.app.cli.progress import announce, progress_bar
+
+if TYPE_CHECKING:
+    from octavo.app.assistant.assistant import Assistant
+    from octavo.app.settings import Settings
+
+
+def open_assistant(settings: Settings) -> tuple[Assistant, str]:
+    """The assistant on the model the settings name, and that model's name.
+
+    Raises the errors of `resolve_model`, `ensure_model` and `load_assistant`, each one sentence.
+    """
+    from octavo.app.assistant.assistant import load_assistant
+    from octavo.app.models.resolve import ensure_model, open_registry, resolve_model
+    from octavo.storage.paths import Paths
+
+    paths = Paths.from_environment()
+    model = resolve_model(None, settings, paths)
+    with progress_bar() as progress:
+        path = ensure_model(model, paths, offline=settings.offline, announce=announce, progress=progress)
+    # Hashing a file takes longer than opening it, so it is done once and remembered.
+    fingerprint = open_registry(paths).sha256(path) if path.is_file() else None
+    return load_assistant(path, settings, fingerprint=fingerprint), model.name
