@@ -7,6 +7,7 @@ import pytest
 import tokenizers
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from octavo.engine.errors import UnsupportedModelError
 from octavo.engine.tokenizer import Message, Tokenizer, TokenizerData
 
@@ -26,10 +27,7 @@ INSTRUCT = (
     "{% endgeneration %}{%- else %}[INST] {{ message.content.strip() }} [/INST]{%- endif %}"
     "{%- endfor %}"
 )
-JSON = (
-    "{% for m in messages %}{{ m | tojson }}\n{{ m.content | tojson(indent=2) }}"
-    "{{ strftime_now('%%') }}{% endfor %}"
-)
+JSON = "{% for m in messages %}{{ m | tojson }}\n{{ m.content | tojson(indent=2) }}{{ strftime_now('%%') }}{% endfor %}"
 CONVERSATION = [
     Message("user", "  Hello, 日本!\n"),
     Message("assistant", "It's <fine> & 'well' 👩‍👩‍👧 "),
@@ -77,9 +75,7 @@ ordinary = st.text().filter(lambda text: "<|" not in text)
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(contents=st.lists(ordinary, min_size=1, max_size=3))
-def test_any_ordinary_contents_have_the_ids_of_transformers(
-    make: Make, reference: Any, contents: list[str]
-) -> None:
+def test_any_ordinary_contents_have_the_ids_of_transformers(make: Make, reference: Any, contents: list[str]) -> None:
     messages = [Message("user", content) for content in contents]
     assert make(CHATML).encode_chat(messages) == reference_ids(reference, messages, CHATML, True)
 

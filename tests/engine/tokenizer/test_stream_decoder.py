@@ -4,7 +4,8 @@ from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
-from octavo.engine.stream_decoder import StreamDecoder
+
+from octavo.engine.tokenizer.stream_decoder import StreamDecoder
 
 
 def decode_pieces(pieces: list[bytes], **options: bool) -> list[str]:

@@ -8,6 +8,7 @@ import pytest
 import tokenizers
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from octavo.engine.errors import ModelFileError, UnsupportedModelError
 from octavo.engine.tokenizer import Tokenizer, TokenizerData
 
@@ -52,17 +53,13 @@ def reference_ids(reference: tokenizers.Tokenizer, text: str, *, special: bool) 
 
 @pytest.mark.parametrize("special", [False, True])
 @pytest.mark.parametrize("text", CORPUS)
-def test_ids_equal_the_reference(
-    tokenizer: Tokenizer, train: Train, pre: str, text: str, special: bool
-) -> None:
+def test_ids_equal_the_reference(tokenizer: Tokenizer, train: Train, pre: str, text: str, special: bool) -> None:
     assert tokenizer.encode(text, special=special) == reference_ids(train(pre), text, special=special)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=texts)
-def test_any_text_has_the_reference_ids_and_comes_back(
-    tokenizer: Tokenizer, train: Train, pre: str, text: str
-) -> None:
+def test_any_text_has_the_reference_ids_and_comes_back(tokenizer: Tokenizer, train: Train, pre: str, text: str) -> None:
     ids = tokenizer.encode(text)
     assert ids == reference_ids(train(pre), text, special=False)
     assert tokenizer.encode(text, special=True) == reference_ids(train(pre), text, special=True)

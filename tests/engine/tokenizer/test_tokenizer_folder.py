@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 import tokenizers
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
+
 from octavo.engine.errors import ModelFileError, UnsupportedModelError
 from octavo.engine.tokenizer import Message, Tokenizer, TokenizerData
-from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 
 TEXTS = [
     "",
@@ -140,9 +141,7 @@ def test_a_missing_or_broken_file_is_named(tmp_path: Path) -> None:
         {"pre_tokenizer": {"type": "Sequence", "pretokenizers": []}},
     ],
 )
-def test_a_tokenizer_file_of_another_shape_is_refused(
-    train: Train, tmp_path: Path, changes: dict[str, Any]
-) -> None:
+def test_a_tokenizer_file_of_another_shape_is_refused(train: Train, tmp_path: Path, changes: dict[str, Any]) -> None:
     description = json.loads(train("smollm").to_str()) | changes
     with pytest.raises(ModelFileError, match="download it again"):
         TokenizerData.from_folder(write(tmp_path, description))

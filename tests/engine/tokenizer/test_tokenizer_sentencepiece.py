@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from octavo.engine.errors import ModelFileError
 from octavo.engine.tokenizer import Message, Tokenizer, TokenizerData
 

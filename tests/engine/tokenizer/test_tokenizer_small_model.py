@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 import tokenizers
+from tokenizers import AddedToken, decoders, models, pre_tokenizers
+
 from octavo.engine.tokenizer import Message, Tokenizer, TokenizerData
 from octavo.engine.weights.gguf import GGUFFile
-from tokenizers import AddedToken, decoders, models, pre_tokenizers
 
 pytestmark = pytest.mark.model
 
@@ -45,9 +46,7 @@ def reference(metadata: dict[str, Any]) -> tokenizers.Tokenizer:
 
 
 @pytest.mark.parametrize("special", [False, True])
-def test_ids_equal_the_reference(
-    tokenizer: Tokenizer, reference: tokenizers.Tokenizer, special: bool
-) -> None:
+def test_ids_equal_the_reference(tokenizer: Tokenizer, reference: tokenizers.Tokenizer, special: bool) -> None:
     own_source = Path(__file__).read_text(encoding="utf-8")
     reference.encode_special_tokens = not special
     for text in (TEXT, own_source, TEXT[::-1]):
@@ -55,9 +54,7 @@ def test_ids_equal_the_reference(
         assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-def test_every_token_is_what_its_own_bytes_merge_into(
-    tokenizer: Tokenizer, metadata: dict[str, Any]
-) -> None:
+def test_every_token_is_what_its_own_bytes_merge_into(tokenizer: Tokenizer, metadata: dict[str, Any]) -> None:
     types = metadata["tokenizer.ggml.token_type"]
     for token_id in range(0, tokenizer.vocab_size, 7):
         data = tokenizer.token_bytes(token_id)

@@ -10,6 +10,7 @@ from jinja2 import TemplateError, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+
 from octavo.engine.errors import UnsupportedModelError
 
 # For a model without a template: ChatML if its vocabulary has the markers, a plain transcript otherwise.
@@ -99,9 +100,7 @@ def _to_json(
     sort_keys: bool = False,
 ) -> str:
     """Plain JSON; Jinja's own filter escapes for HTML."""
-    return json.dumps(
-        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
-    )
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
 def _raise_exception(message: str) -> NoReturn:

@@ -11,9 +11,7 @@ class StreamDecoder:
     vocabulary yield no text. With `strip_space` one space at the very start of the answer is dropped.
     """
 
-    def __init__(
-        self, token_bytes: Sequence[bytes], silent: Container[int], *, strip_space: bool = False
-    ) -> None:
+    def __init__(self, token_bytes: Sequence[bytes], silent: Container[int], *, strip_space: bool = False) -> None:
         self._token_bytes = token_bytes
         self._silent = silent
         self._strip_space = strip_space

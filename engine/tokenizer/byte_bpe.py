@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterator, Sequence
 
 import tiktoken
-from octavo.engine.byte_level import BYTE_CHARACTERS, bytes_of_tokens
-from octavo.engine.errors import ModelFileError
-from octavo.engine.pretokenizers import PreTokenizer
 from tokenizers import normalizers
+
+from octavo.engine.errors import ModelFileError
+from octavo.engine.tokenizer.byte_level import BYTE_CHARACTERS, bytes_of_tokens
+from octavo.engine.tokenizer.pretokenizers import PreTokenizer
 
 # The lookahead for the last of a run of spaces keeps one state per space and fails at a million of them.
 _LONGEST_SPACE = 65_536

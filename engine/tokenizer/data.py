@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from octavo.engine.errors import ModelFileError, UnsupportedModelError
-from octavo.engine.pretokenizers import recognise
+from octavo.engine.tokenizer.pretokenizers import recognise
 
 # A file names one or two of the tokens that end a turn; a chat model may end it with any of these it has.
 _TURN_ENDS = frozenset(

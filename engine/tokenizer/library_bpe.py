@@ -5,10 +5,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from octavo.engine.byte_level import bytes_of_tokens
-from octavo.engine.errors import UnsupportedModelError
-from octavo.engine.tokenizer_data import TokenType, read_json
 from tokenizers import Tokenizer, models
+
+from octavo.engine.errors import UnsupportedModelError
+from octavo.engine.tokenizer.byte_level import bytes_of_tokens
+from octavo.engine.tokenizer.data import TokenType, read_json
 
 _SPACE = "▁"
 
@@ -128,9 +129,7 @@ def _spelling(decoder: Mapping[str, Any], path: Path) -> tuple[Callable[[Sequenc
         return _bytes_of_pieces, steps["Metaspace"].get("prepend_scheme", "always") != "never"
     if "ByteFallback" in steps:
         return _bytes_of_pieces, "Strip" in steps
-    raise UnsupportedModelError(
-        f"The decoder of the tokenizer in {path} is not supported; choose another model."
-    )
+    raise UnsupportedModelError(f"The decoder of the tokenizer in {path} is not supported; choose another model.")
 
 
 def _stop_prefixing(pre_tokenizer: dict[str, Any]) -> bool:

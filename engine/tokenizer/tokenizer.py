@@ -3,16 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
-from octavo.engine.byte_bpe import ByteBpe
-from octavo.engine.chat_template import CHATML, PLAIN, ChatTemplate, Message, unused_character
 from octavo.engine.errors import UnsupportedModelError
-from octavo.engine.library_bpe import LibraryBpe, from_file, from_pieces
-from octavo.engine.pretokenizers import BY_NAME
-from octavo.engine.special_tokens import SpecialTokens
-from octavo.engine.stream_decoder import StreamDecoder
-from octavo.engine.tokenizer_data import TokenizerData, TokenType
-
-__all__ = ["Message", "StreamDecoder", "Tokenizer", "TokenizerData"]
+from octavo.engine.tokenizer.byte_bpe import ByteBpe
+from octavo.engine.tokenizer.chat_template import CHATML, PLAIN, ChatTemplate, Message, unused_character
+from octavo.engine.tokenizer.data import TokenizerData, TokenType
+from octavo.engine.tokenizer.library_bpe import LibraryBpe, from_file, from_pieces
+from octavo.engine.tokenizer.pretokenizers import BY_NAME
+from octavo.engine.tokenizer.special_tokens import SpecialTokens
+from octavo.engine.tokenizer.stream_decoder import StreamDecoder
 
 _SILENT_TYPES = (TokenType.UNKNOWN, TokenType.CONTROL, TokenType.UNUSED)
 
@@ -36,9 +34,7 @@ class Tokenizer:
         self._silent = data.eos_ids.union(i for i, kind in marked if kind in _SILENT_TYPES)
         controls = data.eos_ids.union(i for i, kind in marked if kind == TokenType.CONTROL)
         control = {data.tokens[i]: i for i in controls}
-        user_defined = {
-            data.tokens[i]: i for i, kind in marked if kind == TokenType.USER_DEFINED and i not in controls
-        }
+        user_defined = {data.tokens[i]: i for i, kind in marked if kind == TokenType.USER_DEFINED and i not in controls}
         self._control = SpecialTokens(control)
         self._user_defined = SpecialTokens(user_defined)
         self._bpe = _bpe(data, control)
