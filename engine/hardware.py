@@ -1,6 +1,6 @@
 """What this machine has, as far as it can be measured: processor, memory, GPUs, disk.
 
-Nothing here imports torch but `choose_device`, so a report is quick, and possible where torch is broken.
+Only `choose_device` and `inspect_torch` import torch, so the rest is quick, and works where torch is broken.
 """
 
 from __future__ import annotations
@@ -63,6 +63,22 @@ class Gpu:
     driver: str
 
 
+@dataclass(frozen=True)
+class TorchBuild:
+    """cuda: the CUDA version torch was built for, None for a CPU build. sees_gpu: whether it found one."""
+
+    version: str
+    cuda: str | None
+    sees_gpu: bool
+
+
+def inspect_torch() -> TorchBuild:
+    """What torch says of itself; importing it raises whatever a broken installation raises."""
+    import torch
+
+    return TorchBuild(torch.__version__, torch.version.cuda, torch.cuda.is_available())
+
+
 def choose_device(wanted: Device) -> str:
     """The torch device to run on: "auto" is CUDA where torch sees a GPU, else the CPU.
 
@@ -70,14 +86,13 @@ def choose_device(wanted: Device) -> str:
     """
     if wanted == "cpu":
         return "cpu"
-    import torch
-
-    if torch.cuda.is_available():
+    build = inspect_torch()
+    if build.sees_gpu:
         return "cuda"
     if wanted == "cuda":
-        built = f"was built for CUDA {torch.version.cuda}" if torch.version.cuda else "is a CPU build"
+        kind = f"was built for CUDA {build.cuda}" if build.cuda else "is a CPU build"
         raise EngineError(
-            f"The device is cuda, but torch {torch.__version__} {built} and sees no GPU; "
+            f"The device is cuda, but torch {build.version} {kind} and sees no GPU; "
             "use auto or cpu, or see `octavo doctor`."
         )
     return "cpu"
