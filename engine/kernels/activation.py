@@ -3,8 +3,9 @@
 from typing import TYPE_CHECKING
 
 import torch
-from octavo.engine.kernels.checks import FLOATS, require, require_shape
 from torch import Tensor
+
+from octavo.engine.kernels.checks import FLOATS, require, require_shape
 
 if TYPE_CHECKING:
     from octavo.engine.kernels._native import Ops

@@ -3,8 +3,9 @@
 from typing import TYPE_CHECKING
 
 import torch
-from octavo.engine.kernels.checks import require, require_shape, require_slab
 from torch import Tensor
+
+from octavo.engine.kernels.checks import require, require_shape, require_slab
 
 if TYPE_CHECKING:
     from octavo.engine.kernels._native import Ops

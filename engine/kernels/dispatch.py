@@ -10,6 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
+from torch import Tensor
+
 from octavo.engine.errors import EngineError
 from octavo.engine.kernels.activation import silu_mul_native, silu_mul_torch
 from octavo.engine.kernels.attention import decode_attention_native, decode_attention_torch
@@ -18,7 +20,6 @@ from octavo.engine.kernels.linear import NativeLinear, linear_torch
 from octavo.engine.kernels.norm import rms_norm_native, rms_norm_torch
 from octavo.engine.kernels.selfcheck import failure
 from octavo.engine.weights.matrix import Weight
-from torch import Tensor
 
 if TYPE_CHECKING:
     from octavo.engine.kernels._native import Ops

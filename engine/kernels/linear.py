@@ -5,9 +5,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
+
 from octavo.engine.kernels.checks import FLOATS, require, require_shape
 from octavo.engine.weights.matrix import BlockMatrix, Weight
-from torch import Tensor
 
 if TYPE_CHECKING:
     from octavo.engine.kernels._native import Ops

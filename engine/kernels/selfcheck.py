@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
+
 from octavo.engine.kernels.activation import silu_mul_torch
 from octavo.engine.kernels.attention import decode_attention_torch
 from octavo.engine.kernels.kv_write import write_kv_torch
@@ -11,7 +13,6 @@ from octavo.engine.kernels.linear import linear_torch
 from octavo.engine.kernels.norm import rms_norm_torch
 from octavo.engine.weights.formats import Format
 from octavo.engine.weights.matrix import BlockMatrix
-from torch import Tensor
 
 _TOLERANCE = 1e-4
 
