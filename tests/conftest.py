@@ -1,6 +1,9 @@
-"""Fixtures every test may use: a home of its own, and the small real model."""
+"""Fixtures every test may use: a home of its own, the command line, and the small real model."""
 
 import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import platformdirs
@@ -22,6 +25,32 @@ def octavo_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("OCTAVO_HOME", str(home))
     monkeypatch.chdir(work)
     return home
+
+
+@dataclass(frozen=True)
+class CommandResult:
+    """What a command wrote and returned."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def octavo(
+    octavo_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., CommandResult]:
+    """octavo("plan", "--json", ...) runs a command in this process, in a home of its own."""
+    from octavo.app.cli.main import run
+
+    def call(*arguments: str) -> CommandResult:
+        monkeypatch.setattr(sys, "argv", ["octavo", *arguments])
+        capsys.readouterr()
+        code = run()
+        captured = capsys.readouterr()
+        return CommandResult(code, captured.out, captured.err)
+
+    return call
 
 
 @pytest.fixture(scope="session")
