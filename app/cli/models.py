@@ -7,6 +7,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import click
+
 from octavo.app.cli.progress import announce, progress_bar
 from octavo.app.errors import AppError, ModelNotFoundError
 from octavo.app.models.text import human_size, human_tokens

@@ -34,7 +34,7 @@ class FoundModel:
 def discover() -> list[FoundModel]:
     """Everything found, in a stable order; folders that do not exist are passed over."""
     found = [*_hugging_face(hugging_face_cache()), *_ollama(ollama_models())]
-    for folder in lm_studio_models():
+    for folder in dict.fromkeys(folder.resolve() for folder in lm_studio_models()):
         found.extend(_lm_studio(folder))
     return sorted(found, key=lambda model: (model.name, str(model.path)))
 
@@ -76,20 +76,21 @@ def _hugging_face(cache: Path) -> Iterator[FoundModel]:
 
 def _snapshot(repo: Path) -> Path | None:
     """The snapshot that `main` points to, else the newest one."""
-    snapshots = repo / "snapshots"
+    snapshots = {path.name: path for path in _entries(repo / "snapshots")}
     try:
-        main = snapshots / (repo / "refs" / "main").read_text(encoding="utf-8").strip()
-        if main.is_dir() and main != snapshots:
-            return main
+        main = (repo / "refs" / "main").read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
-        pass  # a pinned revision leaves no refs/main
-    return max(_entries(snapshots), key=lambda path: path.lstat().st_mtime, default=None)
+        main = ""  # a pinned revision leaves no refs/main
+    newest = max(snapshots.values(), key=lambda path: path.lstat().st_mtime, default=None)
+    return snapshots.get(main, newest)
 
 
 def _ollama(models: Path) -> Iterator[FoundModel]:
     """Manifests lie at HOST/NAMESPACE/NAME/TAG and name their blobs by digest."""
     manifests = models / "manifests"
     for manifest in sorted(manifests.glob("*/*/*/*")):
+        if not manifest.is_file():
+            continue
         _, namespace, model, tag = manifest.relative_to(manifests).parts
         name = f"ollama:{model}:{tag}" if namespace == "library" else f"ollama:{namespace}/{model}:{tag}"
         digest = _ollama_digest(manifest)

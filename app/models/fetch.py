@@ -18,7 +18,7 @@ from typing import BinaryIO
 from octavo.app.errors import AppError, DownloadError, IntegrityError
 from octavo.app.models import hub, wheels
 from octavo.app.models.catalogue import CatalogueEntry, HubSource, IndexSource, Source
-from octavo.app.models.files import digest_of, sync_folder
+from octavo.app.models.files import digest_of, empty, sync_folder
 from octavo.app.models.locks import file_lock
 from octavo.app.models.registry import Registry
 from octavo.app.models.text import human_size
@@ -204,7 +204,7 @@ def _append(download: Download, source: Source, size: int, progress: Progress) -
     """Bring the partial file to its full size and onto the disk."""
     with _space_errors(download, size), download.partial.open("ab") as out:
         if out.tell() > size:
-            out.truncate(0)
+            empty(out)
         progress(out.tell(), size)
         if isinstance(source, IndexSource):
             _append_wheels(download, source, out, size, progress)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
+from typing import BinaryIO
 
 _BLOCK = 1 << 20
 
@@ -31,17 +32,31 @@ def digest_of(path: Path, like: str) -> str:
 
 def size_of(path: Path) -> int:
     """Bytes of a file, or of all files below a folder; what has gone in the meantime counts nothing."""
-    if path.is_dir():
-        return sum(size_of(item) for item in path.iterdir())
+    if not path.is_dir():
+        return _file_size(path)
+    inside = (Path(parent) / name for parent, _, names in os.walk(path) for name in names)
+    return sum(map(_file_size, inside))
+
+
+def _file_size(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError:
         return 0
 
 
+def empty(out: BinaryIO) -> None:
+    """Drop what a file opened for appending holds; truncating alone would leave its position behind."""
+    out.seek(0)
+    out.truncate()
+
+
 def is_model_folder(path: Path) -> bool:
     """True for a folder with a config.json and safetensors weights."""
-    return (path / "config.json").is_file() and any(path.glob("*.safetensors"))
+    try:
+        return (path / "config.json").is_file() and any(path.glob("*.safetensors"))
+    except OSError:
+        return False
 
 
 def sync_folder(folder: Path) -> None:

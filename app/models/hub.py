@@ -21,11 +21,13 @@ from typing import BinaryIO, TypeVar
 
 from octavo.app.errors import DownloadError
 from octavo.app.models.catalogue import HubSource
+from octavo.app.models.files import empty
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 10.0  # includes looking up the name, which a connect timeout does not bound
 STALL_SECONDS = 30.0
 _ATTEMPTS_WITHOUT_PROGRESS = 3
+_PAUSE_SECONDS = 0.5
 _BLOCK = 1 << 18
 
 T = TypeVar("T")
@@ -128,21 +130,20 @@ def append_file(source: HubSource, out: BinaryIO, progress: Callable[[int, int],
     Raises:
         DownloadError: three attempts in a row brought nothing, or the hub refused.
     """
-    failures = 0
+    failures, most = 0, out.tell()
     while failures < _ATTEMPTS_WITHOUT_PROGRESS:
         # Asked anew each time: the address is signed for an hour, and a slow line takes longer.
         remote = remote_file(source)
-        before = out.tell()
-        if before > remote.size:
-            out.truncate(0)
-            before = 0
-        if before == remote.size:
+        if out.tell() > remote.size:
+            empty(out)
+        if out.tell() == remote.size:
             return
         reason = _stream(remote, out, progress)
         if out.tell() == remote.size:
             return
-        failures = 0 if out.tell() > before else failures + 1
-        time.sleep(0.2 * failures)
+        failures = 0 if out.tell() > most else failures + 1
+        most = max(most, out.tell())
+        time.sleep(_PAUSE_SECONDS * failures)
     raise DownloadError(f"{source.repo}/{source.file} broke off after {out.tell()} bytes ({reason})")
 
 
@@ -159,7 +160,7 @@ def _stream(remote: RemoteFile, out: BinaryIO, progress: Callable[[int, int], No
     try:
         with urllib.request.urlopen(request, timeout=STALL_SECONDS, context=_tls()) as response:  # noqa: S310
             if start and response.status != http.client.PARTIAL_CONTENT:
-                out.truncate(0)
+                empty(out)
             progress(out.tell(), remote.size)
             while out.tell() < remote.size and (block := response.read(_BLOCK)):
                 out.write(block)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-_POLL_SECONDS = 0.2
+_POLL_SECONDS = 0.05
 
 
 @contextlib.contextmanager

@@ -54,31 +54,11 @@ class Recommendation:
 
 def measure_memory() -> Memory:
     """What is free now; the GPU with the most free memory counts."""
-    import psutil
+    from octavo.engine.hardware import measure_gpus, measure_ram
 
-    gpus = sorted(_free_gpus(), reverse=True)
-    free, name = gpus[0] if gpus else (0, None)
-    return Memory(free, name, psutil.virtual_memory().available)
-
-
-def _free_gpus() -> list[tuple[int, str]]:
-    """(free bytes, name) of each NVIDIA GPU; empty without one or without its driver."""
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return []
-    try:
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
-        return [
-            (int(pynvml.nvmlDeviceGetMemoryInfo(handle).free), str(pynvml.nvmlDeviceGetName(handle)))
-            for handle in handles
-        ]
-    except pynvml.NVMLError:
-        return []
-    finally:
-        pynvml.nvmlShutdown()
+    best = max(measure_gpus(), key=lambda gpu: gpu.free, default=None)
+    available = measure_ram().available
+    return Memory(0, None, available) if best is None else Memory(best.free, best.name, available)
 
 
 def headline(memory: Memory, context: int) -> str:

@@ -112,12 +112,15 @@ def _among_found(
 
 
 def _short_forms(name: str) -> set[str]:
-    """Shorter ways to say a full name: without the program, the file, the folder or the tag `latest`."""
-    bare = name.split(":", 1)[1] if name.startswith(PROGRAMS) else name
-    repo = bare.split(":", 1)[0]
-    forms = {bare, bare.rsplit("/", 1)[-1], bare.removesuffix(":latest")}
-    forms |= {repo, bare.rsplit(":", 1)[-1]} if "/" in repo else set()
-    return forms | {form.removesuffix(".gguf") for form in forms}
+    """Shorter ways to say a full name: without the program, the file, the folder or the tag."""
+    program = next((program for program in PROGRAMS if name.startswith(program)), "")
+    bare = name.removeprefix(program)
+    forms = {bare, bare.partition(":")[0]}
+    if program != "ollama:":
+        file = bare.rsplit("/", 1)[-1].rsplit(":", 1)[-1]
+        repo = "/".join(bare.split("/")[:2]) if "/" in bare else bare
+        forms |= {file, file.removesuffix(".gguf"), repo.partition(":")[0]}
+    return forms | {program + form for form in forms}
 
 
 def _unknown(wanted: str, known: Iterable[str]) -> str:
