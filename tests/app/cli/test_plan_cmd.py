@@ -1,0 +1,110 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from octavo.engine import hardware
+from octavo.engine.hardware import Gpu
+
+
+def test_a_catalogue_model_is_planned_before_it_is_here(octavo: Callable[..., Any], octavo_home: Path) -> None:
+    """Qwen2.5-Coder-0.5B: 24 layers, 2 KV heads of 64, a file of 491,400,064 bytes."""
+    result = octavo("plan", "--context", "4096", "--vram", "2GB", "--json")
+
+    assert (result.code, result.err) == (0, "")
+    plan = json.loads(result.out)
+    assert (plan["model"], plan["context"], plan["trained_context"]) == ("qwen2.5-coder-0.5b", 4096, 32768)
+    assert (plan["budget_bytes"], plan["from_file"]) == (2_000_000_000, False)
+    assert [row["codec"] for row in plan["rows"]] == ["bf16", "k8v8", "k8v4", "k4v4"]
+    bf16 = plan["rows"][0]
+    assert bf16["weights_bytes"] == 491_400_064
+    assert bf16["kv_bytes"] == 2 * 24 * 2 * 64 * 2 * 4096
+    assert bf16["total_bytes"] == bf16["weights_bytes"] + bf16["kv_bytes"] + bf16["workspace_bytes"]
+    assert bf16["left_bytes"] == 2_000_000_000 - bf16["total_bytes"]
+    assert bf16["fits"] is True
+    assert not octavo_home.exists(), "planning downloads and writes nothing"
+
+
+@pytest.mark.model
+def test_a_file_is_planned_from_its_header(octavo: Callable[..., Any], small_model: Path) -> None:
+    """SmolLM2-135M: 30 layers, 3 KV heads of 64, 8,192 tokens, which is the context if none is named."""
+    plan = json.loads(octavo("plan", "--model", str(small_model), "--vram", "1GiB", "--json").out)
+
+    assert (plan["context"], plan["from_file"]) == (8192, True)
+    assert plan["rows"][0]["kv_bytes"] == 2 * 30 * 3 * 64 * 2 * 8192
+    # The file without its header; 61 norms are held as float32, as they are stored.
+    assert plan["rows"][0]["weights_bytes"] == pytest.approx(small_model.stat().st_size, rel=0.02)
+    assert plan["rows"][0]["weights_bytes"] < small_model.stat().st_size
+
+
+def test_the_table_says_what_is_left_and_what_is_short(octavo: Callable[..., Any]) -> None:
+    result = octavo("plan", "--model", "smollm2-135m", "--vram", "200MB")
+
+    assert result.code == 0
+    lines = result.out.splitlines()
+    assert lines[0].startswith("smollm2-135m at 8,192 tokens, within the 200 MB of --vram (not here yet")
+    assert lines[2].split() == ["KV", "codec", "weights", "KV", "workspace", "total", "left"]
+    assert lines[3].split()[:5] == ["bf16", "98.4", "MB", "189", "MB"]
+    assert lines[3].endswith("short")
+    assert not lines[6].endswith("short")
+
+
+def test_without_a_budget_the_free_memory_counts(
+    octavo: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hardware, "measure_gpus", lambda: [Gpu("RTX 4070", 12 * 10**9, 11 * 10**9, "550")])
+    assert "within the 11.0 GB free on RTX 4070" in octavo("plan", "--context", "100").out
+
+    monkeypatch.setattr(hardware, "measure_gpus", list)
+    assert "of RAM available" in octavo("plan", "--context", "100").out
+
+
+def test_beyond_the_trained_context_there_is_a_warning(octavo: Callable[..., Any]) -> None:
+    result = octavo("plan", "--model", "smollm2-135m", "--context", "8193", "--vram", "4GB", "--json")
+
+    assert result.code == 0
+    assert result.err.startswith("Warning: smollm2-135m was trained on 8,192 tokens; 8,193 are planned")
+    assert json.loads(result.out)["context"] == 8193
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--context", "0"], "0 is not in the range"),
+        (["--context", "-5"], "-5 is not in the range"),
+        (["--context", "many"], "'many' is not a valid integer"),
+        (["--vram", "20000000"], '--vram is "20000000" (a number alone leaves open'),
+        (["--vram", "8XB"], "XB is not a unit"),
+        (["--vram", "0GB"], "more than zero"),
+        (["--vram", "-8GB"], "more than zero"),
+        (["--vram", "400MB"], "take 491 MB, 91.4 MB more than the 400 MB of --vram."),
+        (["--model", "no-such-model"], "No model is called no-such-model"),
+        (["--model", "./gone.gguf"], "There is no file or folder"),
+    ],
+)
+def test_nonsense_is_refused(octavo: Callable[..., Any], arguments: list[str], sentence: str) -> None:
+    result = octavo("plan", *arguments)
+
+    assert result.code != 0
+    assert result.out == ""
+    assert sentence in result.err
+
+
+def test_cuda_without_a_gpu_needs_a_budget(
+    octavo: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hardware, "measure_gpus", list)
+
+    assert "say how much memory it has" in octavo("plan", "--device", "cuda").err
+    assert octavo("plan", "--device", "cuda", "--vram", "8GB").code == 0
+
+
+def test_a_damaged_file_is_named(octavo: Callable[..., Any]) -> None:
+    Path("bad.gguf").write_bytes(b"GGUF\x03\x00\x00\x00")
+
+    result = octavo("plan", "--model", "bad.gguf")
+
+    assert result.code == 1
+    assert "bad.gguf" in result.err
