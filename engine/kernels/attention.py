@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from octavo.engine.kernels.checks import require, require_shape, require_slab
+from octavo.engine.kernels.checks import require, require_slab
 
 if TYPE_CHECKING:
     from octavo.engine.kernels._native import Ops
@@ -70,19 +70,17 @@ def decode_attention_native(
     """
     op = "decode_attention"
     num_slots, kv_heads, page_size, dim = require_slab(op, slab)
-    n, heads, _ = q.shape
-    max_pages = page_slots.shape[-1]
     require(op, torch.float32, q, cos, sin)
     require(op, torch.int32, page_slots, page_distances, num_pages, tail_tokens)
-    require_shape(op, "q", q, n, heads, dim)
-    require_shape(op, "page_slots", page_slots, n, max_pages)
-    require_shape(op, "page_distances", page_distances, n, max_pages)
-    require_shape(op, "num_pages", num_pages, n)
-    require_shape(op, "tail_tokens", tail_tokens, n)
-    require_shape(op, "cos", cos, cos.shape[0], dim // 2)
-    require_shape(op, "sin", sin, cos.shape[0], dim // 2)
-    if heads % kv_heads:
-        raise ValueError(f"{op} takes a multiple of {kv_heads} query heads, not {heads}")
+    n, heads, _ = q.shape
+    angles, max_pages = cos.shape[0], page_slots.shape[-1]
+    shapes = (q.shape, cos.shape, sin.shape, page_slots.shape, page_distances.shape)
+    expected = ((n, heads, dim), (angles, dim // 2), (angles, dim // 2), (n, max_pages), (n, max_pages))
+    if shapes != expected or num_pages.shape != (n,) or tail_tokens.shape != (n,) or heads % kv_heads:
+        raise ValueError(
+            f"{op} takes q, cos, sin, page_slots, page_distances of shapes {expected} for these arguments, with "
+            f"a multiple of {kv_heads} query heads, and {n} page and tail counts; not {shapes}"
+        )
     out = torch.empty_like(q)
     ops.decode_attention(
         slab.data_ptr(),
@@ -98,7 +96,7 @@ def decode_attention_native(
         tail_tokens.data_ptr(),
         cos.data_ptr(),
         sin.data_ptr(),
-        cos.shape[0],
+        angles,
         scale,
         n,
         heads,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from octavo.engine.kernels.checks import require, require_shape, require_slab
+from octavo.engine.kernels.checks import require, require_slab
 
 if TYPE_CHECKING:
     from octavo.engine.kernels._native import Ops
@@ -40,11 +40,11 @@ def write_kv_native(
     n = slots.shape[0]
     require("write_kv", torch.int32, slots, offsets)
     require("write_kv", torch.float32, k, v, cos, sin)
-    require_shape("write_kv", "offsets", offsets, n)
-    require_shape("write_kv", "k", k, n, kv_heads, dim)
-    require_shape("write_kv", "v", v, n, kv_heads, dim)
-    require_shape("write_kv", "cos", cos, page_size, dim // 2)
-    require_shape("write_kv", "sin", sin, page_size, dim // 2)
+    shapes = (offsets.shape, k.shape, v.shape, cos.shape, sin.shape)
+    rows, angles = (n, kv_heads, dim), (page_size, dim // 2)
+    expected = ((n,), rows, rows, angles, angles)
+    if shapes != expected:
+        raise ValueError(f"write_kv takes offsets, k, v, cos, sin of shapes {expected}, not {shapes}")
     ops.write_kv(
         slab.data_ptr(),
         num_slots,

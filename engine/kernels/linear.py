@@ -2,7 +2,8 @@
 
 import threading
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -23,7 +24,7 @@ MOST_MATRICES = 8
 """Matrices in one native call: a constant of the C code."""
 
 
-def row_tiles(rows: int, row_bytes: int, limit: int = SCRATCH_BYTES) -> Iterator[slice]:
+def row_tiles(rows: int, row_bytes: int, limit: int) -> Iterator[slice]:
     """Consecutive slices that cover `rows` rows, each of at most `limit` bytes (but at least one row)."""
     step = max(1, limit // row_bytes)
     for start in range(0, rows, step):
@@ -45,9 +46,21 @@ def _product(x: Tensor, weight: Weight, bias: Tensor | None) -> Tensor:
     else:
         rows, cols = weight.shape
         out = torch.empty((x.shape[0], rows), dtype=torch.float32, device=x.device)
-        for tile in row_tiles(rows, cols * x.element_size()):
+        for tile in row_tiles(rows, cols * x.element_size(), SCRATCH_BYTES):
             out[:, tile] = torch.mm(x, weight.dequantize(x.dtype, tile).t())
     return out if bias is None else out.add_(bias)
+
+
+class _Block(NamedTuple):
+    """What the C code needs to know of a matrix and its bias, checked once."""
+
+    bias: Tensor | None
+    cols: int
+    rows: int
+    ggml_type: int
+    data: int
+    row_bytes: int
+    bias_data: int | None
 
 
 class NativeLinear:
@@ -59,6 +72,7 @@ class NativeLinear:
 
     def __init__(self, ops: "Ops") -> None:
         self._ops = ops
+        self._known: WeakKeyDictionary[BlockMatrix, _Block] = WeakKeyDictionary()
         self._scratch = torch.empty(0, dtype=torch.uint8)
         self._scratch_lock = threading.Lock()
 
@@ -68,50 +82,47 @@ class NativeLinear:
         if x.dtype not in FLOATS:
             raise ValueError(f"linear takes float32 or bfloat16 inputs, not {x.dtype}")
         require("linear", x.dtype, x)
-        blocks = [weight for weight in weights if isinstance(weight, BlockMatrix)]
-        if x.shape[0] <= FEW_ROWS and len(blocks) == len(weights) == len(biases) <= MOST_MATRICES:
-            return self._few_rows(x.float(), blocks, biases)
-        return [
-            self._many_rows(x, weight, bias) if isinstance(weight, BlockMatrix) else _product(x, weight, bias)
+        blocks = [
+            self._block(weight, bias, x.shape[1]) if isinstance(weight, BlockMatrix) else None
             for weight, bias in zip(weights, biases, strict=True)
         ]
+        native = [block for block in blocks if block is not None]
+        if x.shape[0] <= FEW_ROWS and len(native) == len(blocks) <= MOST_MATRICES:
+            return self._few_rows(x.float(), native)
+        return [
+            _product(x, weight, bias) if block is None else self._many_rows(x, block)
+            for weight, bias, block in zip(weights, biases, blocks, strict=True)
+        ]
 
-    def _few_rows(
-        self, x: Tensor, weights: list[BlockMatrix], biases: Sequence[Tensor | None]
-    ) -> list[Tensor]:
+    def _block(self, weight: BlockMatrix, bias: Tensor | None, cols: int) -> _Block:
+        block = self._known.get(weight)
+        if block is None or block.bias is not bias:
+            block = self._known[weight] = _describe(weight, bias)
+        if block.cols != cols:
+            raise ValueError(f"linear takes {block.cols} inputs for a matrix {list(weight.shape)}, not {cols}")
+        return block
+
+    def _few_rows(self, x: Tensor, blocks: list[_Block]) -> list[Tensor]:
         n, cols = x.shape
         outs: list[Tensor] = []
         arguments: list[int | None] = []
-        for weight, bias in zip(weights, biases, strict=True):
-            rows, row_bytes = _block_rows(weight, cols)
-            if bias is not None:
-                require("linear", torch.float32, bias)
-                require_shape("linear", "a bias", bias, rows)
-            out = torch.empty((n, rows))
+        for _, _, rows, ggml_type, data, row_bytes, bias in blocks:
+            out = torch.empty(n, rows)
             outs.append(out)
-            address = None if bias is None else bias.data_ptr()
-            arguments += (
-                weight.format.ggml_type, weight.data.data_ptr(), row_bytes, rows, address, out.data_ptr()
-            )  # fmt: skip
+            arguments += (ggml_type, data, row_bytes, rows, bias, out.data_ptr())
         self._ops.linear(x.data_ptr(), n, cols, *arguments)
         return outs
 
-    def _many_rows(self, x: Tensor, weight: BlockMatrix, bias: Tensor | None) -> Tensor:
-        n, cols = x.shape
-        rows, row_bytes = _block_rows(weight, cols)
-        out = torch.empty((n, rows))
+    def _many_rows(self, x: Tensor, block: _Block) -> Tensor:
+        bias, cols, rows, ggml_type, data, row_bytes, _ = block
+        out = torch.empty(x.shape[0], rows)
         with self._scratch_lock:
-            for tile in row_tiles(rows, cols * x.element_size()):
-                expanded = self._scratch_for(tile.stop - tile.start, cols, x.dtype)
-                self._ops.dequantize(
-                    weight.format.ggml_type,
-                    weight.data.data_ptr() + tile.start * row_bytes,
-                    row_bytes,
-                    tile.stop - tile.start,
-                    cols,
-                    expanded.data_ptr(),
-                    x.dtype is torch.bfloat16,
-                )
+            for tile in row_tiles(rows, cols * x.element_size(), SCRATCH_BYTES):
+                count = tile.stop - tile.start
+                expanded = self._scratch_for(count, cols, x.dtype)
+                start = data + tile.start * row_bytes
+                bf16 = x.dtype is torch.bfloat16
+                self._ops.dequantize(ggml_type, start, row_bytes, count, cols, expanded.data_ptr(), bf16)
                 out[:, tile] = torch.mm(x, expanded.t())
         return out if bias is None else out.add_(bias)
 
@@ -122,10 +133,13 @@ class NativeLinear:
         return self._scratch[:size].view(dtype).view(rows, cols)
 
 
-def _block_rows(weight: BlockMatrix, cols: int) -> tuple[int, int]:
-    """Rows and bytes per row of a matrix that takes `cols` inputs and lies on the CPU."""
+def _describe(weight: BlockMatrix, bias: Tensor | None) -> _Block:
+    rows, cols = weight.shape
     require("linear", torch.uint8, weight.data)
-    rows, expected = weight.shape
-    if cols != expected:
-        raise ValueError(f"linear takes {expected} inputs for a matrix {list(weight.shape)}, not {cols}")
-    return rows, weight.data.shape[1]
+    address = None
+    if bias is not None:
+        require("linear", torch.float32, bias)
+        require_shape("linear", "a bias", bias, rows)
+        address = bias.data_ptr()
+    data = weight.data.data_ptr()
+    return _Block(bias, cols, rows, weight.format.ggml_type, data, weight.data.shape[1], address)
