@@ -184,7 +184,7 @@ def _paths() -> Paths:
 def _offline(flag: bool | None) -> bool:
     from octavo.app.settings import load_settings
 
-    return bool(load_settings({} if flag is None else {"offline": flag}).offline)
+    return load_settings({"offline": flag}).offline
 
 
 def _echo_json(document: dict[str, Any]) -> None:

@@ -5,16 +5,22 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
+    from tqdm import tqdm
+
     from octavo.app.models.fetch import Progress
+
+_bars: list[tqdm[Any]] = []  # the bar on the screen, if any
 
 
 def announce(text: str) -> None:
-    """Say one sentence on stderr."""
+    """Say one sentence on stderr, on a line of its own."""
+    for bar in _bars:
+        bar.clear()
     click.echo(text, err=True)
 
 
@@ -26,10 +32,17 @@ def progress_bar() -> Iterator[Progress | None]:
         return
     from tqdm import tqdm
 
-    with tqdm(unit="B", unit_scale=True, leave=False, file=sys.stderr, disable=None) as bar:
+    def show(done: int, total: int) -> None:
+        # Made at the first bytes: before that there is nothing to show but sentences, and a resumed
+        # download would count what was there into its speed.
+        if not _bars:
+            bar = tqdm(total=total, initial=done, unit="B", unit_scale=True, leave=False, file=sys.stderr)
+            _bars.append(bar)
+        _bars[0].total = total
+        _bars[0].update(done - _bars[0].n)
 
-        def show(done: int, total: int) -> None:
-            bar.total = total
-            bar.update(done - bar.n)
-
+    try:
         yield show
+    finally:
+        while _bars:
+            _bars.pop().close()

@@ -112,6 +112,10 @@ def fetch(
                     return Fetched(target, None)
                 say(f"{target} is not the file the catalogue describes; fetching it again.")
             return _fetch_locked(download, progress or (lambda done, total: None), say, registry)
+    except KeyboardInterrupt:
+        if download.partial.exists():
+            say("Stopped. What has arrived is kept, and the next try goes on from there.")
+        raise
     except OSError as error:
         where, reason = error.filename or target, error.strerror or error
         raise DownloadError(f"{where} cannot be used ({reason})") from None
@@ -136,6 +140,8 @@ def _fetch_locked(
         sync_folder(download.target.parent)
     finally:
         shutil.rmtree(download.scratch, ignore_errors=True)
+        if download.partial.exists() and not download.partial.stat().st_size:
+            download.partial.unlink()
     if registry is not None and len(digest) == 64:
         registry.remember_sha256(download.target, digest)
     return Fetched(download.target, source)

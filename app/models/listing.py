@@ -85,12 +85,12 @@ def _found() -> Iterator[ListedModel]:
 
 
 def origin_of(model: ResolvedModel, registry: Registry) -> str:
-    """Where a model came from, in words."""
+    """Where a model came from, in words; a file that was hashed is recognised as the catalogue's."""
     for record in registry.downloads.values():
         if record.path == model.path:
             return f"downloaded from {record.source}"
     if model.name.startswith(PROGRAMS):
         return f"kept by another program ({model.name})"
-    if model.entry is not None:
-        return f"the same file as {model.entry.id} in the catalogue"
-    return "a local path"
+    digest = registry.known_sha256(model.path)
+    same = [entry.id for entry in load_catalogue() if digest is not None and entry.sha256 == digest]
+    return f"a local path, the same file as {same[0]} in the catalogue" if same else "a local path"

@@ -6,6 +6,7 @@ it loses the choice of a default, the names of local paths and the record of whi
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Callable
@@ -18,6 +19,10 @@ from octavo.app.models.files import sha256_of, sync_folder
 from octavo.app.models.locks import file_lock
 
 _VERSION = 1
+
+
+class _NotWritableError(AppError):
+    """The registry cannot be changed."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,8 @@ class Registry:
         if known is not None:
             return known
         digest = sha256_of(path)
-        self.remember_sha256(path, digest)
+        with contextlib.suppress(_NotWritableError):  # a shared folder may be read-only; then it is read again
+            self.remember_sha256(path, digest)
         return digest
 
     def remember_sha256(self, path: Path, digest: str) -> None:
@@ -122,14 +128,21 @@ class Registry:
 
     def _change(self, change: Callable[[dict[str, Any]], object]) -> None:
         """Read, change and replace the file while no other process does."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with file_lock(self.path, lambda text: None):
-            data = self._read()
-            change(data)
-            temporary = self.path.with_name(f"{self.path.name}.tmp")
-            with temporary.open("w", encoding="utf-8") as out:
-                json.dump(data, out, indent=2, sort_keys=True)
-                out.flush()
-                os.fsync(out.fileno())
-            temporary.replace(self.path)
-            sync_folder(self.path.parent)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with file_lock(self.path, lambda text: None):
+                data = self._read()
+                change(data)
+                self._replace(data)
+        except OSError as error:
+            reason = error.strerror or error
+            raise _NotWritableError(f"{self.path} cannot be written ({reason}).") from None
+
+    def _replace(self, data: dict[str, Any]) -> None:
+        temporary = self.path.with_name(f"{self.path.name}.tmp")
+        with temporary.open("w", encoding="utf-8") as out:
+            json.dump(data, out, indent=2, sort_keys=True)
+            out.flush()
+            os.fsync(out.fileno())
+        temporary.replace(self.path)
+        sync_folder(self.path.parent)

@@ -87,7 +87,7 @@ def download_wheel(requirement: str, folder: Path, on_bytes: Callable[[int], Non
                     code = process.wait(_POLL_SECONDS)
                     break
                 except subprocess.TimeoutExpired:
-                    on_bytes(_largest_file(folder))
+                    on_bytes(max(_largest_file(scratch), _largest_file(wheels)))
         finally:
             if process.poll() is None:
                 process.kill()

@@ -180,22 +180,23 @@ def git_id(data: bytes) -> str:
 
 
 @pytest.fixture
-def fake_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeHub]:
+def fake_hub(
+    octavo_home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[FakeHub]:
     """A running hub that HF_ENDPOINT points at; no token is set."""
     hub = FakeHub()
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
     monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "no-token"))
-    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_HUB_OFFLINE", "http_proxy", "HTTP_PROXY"):
+    for name in ("HUGGING_FACE_HUB_TOKEN", "http_proxy", "HTTP_PROXY"):
         monkeypatch.delenv(name, raising=False)
     yield hub
     hub.close()
 
 
 @pytest.fixture
-def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_hub(octavo_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hub that refuses every connection."""
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
 
 
 @pytest.fixture
