@@ -12,6 +12,8 @@ from octavo.app.errors import AppError, ModelNotFoundError, SettingsError
 from octavo.app.models.text import human_size
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from octavo.app.models.resolve import ResolvedModel
     from octavo.app.settings import Settings
     from octavo.engine.planner import MemoryPlan, ModelSizes
@@ -23,13 +25,13 @@ _COMPUTE_BYTES = {"auto": 2, "bfloat16": 2, "float32": 4}
 
 @dataclass(frozen=True)
 class _Subject:
-    """The model a plan is for. `exact` is False where its file is not here and the catalogue had to do."""
+    """The model a plan is for. `path` is None where its file is not here and the catalogue had to do."""
 
     name: str
     sizes: ModelSizes
     weight_bytes: int
     trained_context: int
-    exact: bool
+    path: Path | None
 
 
 @dataclass(frozen=True)
@@ -45,23 +47,42 @@ class _Budget:
 @click.option("--context", type=click.IntRange(1, _LONGEST), help="Tokens; the trained context if not given.")
 @click.option("--vram", metavar="SIZE", help="Memory to stay below, such as 8GB or 6GiB; what is free if not given.")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), help="Where the model runs.")
+@click.option("--measure", is_flag=True, help="Load the model, compute, and compare with what that took.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(
-    model: str | None, context: int | None, vram: str | None, device: str | None, as_json: bool
+    model: str | None, context: int | None, vram: str | None, device: str | None, measure: bool, as_json: bool
 ) -> None:
     """Say what a model needs: weights, KV cache and workspace, for each KV codec, and what is left.
 
-    Nothing is loaded or downloaded. The KV cache takes 2 x layers x KV heads x head size x bytes x tokens.
+    Nothing is downloaded, and without --measure nothing is loaded. The KV cache takes 2 x layers x KV heads x
+    head size x bytes x tokens.
     """
     from octavo.app.settings import load_settings
-    from octavo.engine.planner import plan_memory
 
     settings = load_settings({"model": model, "device": device})
     runs_on = _device(settings)
     budget = _budget(vram, runs_on)
     subject = _subject(settings, runs_on)
     tokens = context or subject.trained_context
-    plans = plan_memory(
+    if subject.weight_bytes > budget.size:
+        raise AppError(
+            f"The weights of {subject.name} take {human_size(subject.weight_bytes)}, "
+            f"{human_size(subject.weight_bytes - budget.size)} more than {_words(budget)}."
+        )
+    plans = _plans(subject, tokens, settings)
+    measured = _measure(subject, tokens, settings, budget, plans[0]) if measure else None
+    if tokens > subject.trained_context:
+        click.echo(_beyond(subject, tokens), err=True)
+    if as_json:
+        click.echo(json.dumps(_document(subject, tokens, budget, plans, measured), ensure_ascii=False, indent=2))
+    else:
+        _print(subject, tokens, budget, plans, measured)
+
+
+def _plans(subject: _Subject, tokens: int, settings: Settings) -> list[MemoryPlan]:
+    from octavo.engine.planner import plan_memory
+
+    return plan_memory(
         subject.sizes,
         subject.weight_bytes,
         tokens,
@@ -69,17 +90,34 @@ def command(
         prefill_chunk=settings.prefill_chunk,
         compute_bytes=_COMPUTE_BYTES[settings.compute_dtype],
     )
-    if subject.weight_bytes > budget.size:
-        raise AppError(
-            f"The weights of {subject.name} take {human_size(subject.weight_bytes)}, "
-            f"{human_size(subject.weight_bytes - budget.size)} more than {_words(budget)}."
+
+
+def _measure(
+    subject: _Subject, tokens: int, settings: Settings, budget: _Budget, plan: MemoryPlan
+) -> MemoryPlan:
+    """The same as `plan`, of the model as it runs here."""
+    from octavo.engine.hardware import choose_device
+    from octavo.engine.measure import measure_memory
+
+    if subject.path is None:
+        raise ModelNotFoundError(
+            f"{subject.name} is not on this machine, so it cannot be measured; "
+            f"`octavo models pull {subject.name}` fetches it."
         )
-    if tokens > subject.trained_context:
-        click.echo(_beyond(subject, tokens), err=True)
-    if as_json:
-        click.echo(json.dumps(_document(subject, tokens, budget, plans), ensure_ascii=False, indent=2))
-    else:
-        _print(subject, tokens, budget, plans)
+    if plan.total > budget.size:
+        raise AppError(
+            f"{subject.name} at {tokens:,} tokens takes {human_size(plan.total)}, more than {_words(budget)}, "
+            "so it is not loaded; measure a shorter --context."
+        )
+    return measure_memory(
+        subject.path,
+        tokens,
+        page_size=settings.page_size,
+        prefill_chunk=settings.prefill_chunk,
+        compute_dtype=settings.compute_dtype,
+        device=choose_device(settings.device),
+        quantization=settings.quantization,
+    )
 
 
 def _device(settings: Settings) -> str:
@@ -117,7 +155,7 @@ def _subject(settings: Settings, device: str) -> _Subject:
     model = resolve_model(None, settings, Paths.from_environment())
     if model.present:
         spec, weight_bytes = read_model(model.path, device=device, quantization=settings.quantization)
-        return _Subject(model.name, spec, weight_bytes, spec.context_length, exact=True)
+        return _Subject(model.name, spec, weight_bytes, spec.context_length, model.path)
     return _from_catalogue(model)
 
 
@@ -137,7 +175,7 @@ def _from_catalogue(model: ResolvedModel) -> _Subject:
         intermediate_size=shape.intermediate,
         vocab_size=shape.vocab,
     )
-    return _Subject(model.name, sizes, entry.size, entry.context, exact=False)
+    return _Subject(model.name, sizes, entry.size, entry.context, None)
 
 
 def _beyond(subject: _Subject, tokens: int) -> str:
@@ -152,36 +190,59 @@ def _words(budget: _Budget) -> str:
     return f"the {size} of {budget.origin}" if budget.origin.startswith("--") else f"the {size} {budget.origin}"
 
 
-def _print(subject: _Subject, tokens: int, budget: _Budget, plans: list[MemoryPlan]) -> None:
-    source = "" if subject.exact else f" (not here yet: file size for weights; `octavo models pull {subject.name}`)"
+def _print(
+    subject: _Subject, tokens: int, budget: _Budget, plans: list[MemoryPlan], measured: MemoryPlan | None
+) -> None:
+    source = "" if subject.path else f" (not here yet: file size for weights; `octavo models pull {subject.name}`)"
     click.echo(f"{subject.name} at {tokens:,} tokens, within {_words(budget)}{source}\n")
     click.echo(f"{'KV codec':<10}{'weights':>10}{'KV':>10}{'workspace':>11}{'total':>10}{'left':>16}")
     for plan in plans:
         left = budget.size - plan.total
         shown = human_size(left) if left >= 0 else f"{human_size(-left)} short"
-        sizes = (plan.weights, plan.kv, plan.workspace, plan.total)
-        weights, kv, workspace, total = map(human_size, sizes)
-        click.echo(f"{plan.codec:<10}{weights:>10}{kv:>10}{workspace:>11}{total:>10}{shown:>16}")
+        click.echo(f"{_row(plan.codec, plan)}{shown:>16}")
+    if measured is not None:
+        click.echo(f"{_row('measured', measured)}   bf16 was predicted {_error(plans[0], measured):+.1f} % off")
     click.echo("\nbf16 is the codec in use; the others show what the same context takes in fewer bits.")
 
 
-def _document(subject: _Subject, tokens: int, budget: _Budget, plans: list[MemoryPlan]) -> dict[str, Any]:
-    return {
+def _row(label: str, plan: MemoryPlan) -> str:
+    weights, kv, workspace, total = map(human_size, (plan.weights, plan.kv, plan.workspace, plan.total))
+    return f"{label:<10}{weights:>10}{kv:>10}{workspace:>11}{total:>10}"
+
+
+def _error(plan: MemoryPlan, measured: MemoryPlan) -> float:
+    """How far the prediction is above what was measured, in percent of the latter."""
+    return round(100 * (plan.total / measured.total - 1), 2)
+
+
+def _document(
+    subject: _Subject, tokens: int, budget: _Budget, plans: list[MemoryPlan], measured: MemoryPlan | None
+) -> dict[str, Any]:
+    document: dict[str, Any] = {
         "model": subject.name,
         "context": tokens,
         "trained_context": subject.trained_context,
         "budget_bytes": budget.size,
-        "from_file": subject.exact,
+        "from_file": subject.path is not None,
         "rows": [
             {
-                "codec": plan.codec,
-                "weights_bytes": plan.weights,
-                "kv_bytes": plan.kv,
-                "workspace_bytes": plan.workspace,
-                "total_bytes": plan.total,
+                **_bytes(plan),
                 "left_bytes": budget.size - plan.total,
                 "fits": plan.total <= budget.size,
             }
             for plan in plans
         ],
+    }
+    if measured is not None:
+        document["measured"] = {**_bytes(measured), "error_percent": _error(plans[0], measured)}
+    return document
+
+
+def _bytes(plan: MemoryPlan) -> dict[str, Any]:
+    return {
+        "codec": plan.codec,
+        "weights_bytes": plan.weights,
+        "kv_bytes": plan.kv,
+        "workspace_bytes": plan.workspace,
+        "total_bytes": plan.total,
     }

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from octavo.engine.errors import ModelFileError
+from octavo.engine.measure import measure_memory
 from octavo.engine.planner import CODECS, PlainSizes, kv_bytes, plan_memory, read_model, workspace_bytes
 from octavo.engine.weights.checkpoint import open_checkpoint
 
@@ -122,39 +123,13 @@ def test_a_truncated_file_is_refused(make_hf_folder: Callable[..., Path], make_g
 
 
 @pytest.mark.model
-def test_the_prediction_is_what_torch_allocates(small_model: Path) -> None:
-    """Weights, pages and workspace of the small model at 2,048 tokens, its last chunk being computed."""
-    from octavo.engine.kernels.dispatch import load_kernels
-    from octavo.engine.kv.pools import DevicePool
-    from octavo.engine.runner import ModelRunner
-
-    context, chunk, page_size = 2048, 512, 32
-    checkpoint = open_checkpoint(small_model)
-    pool = DevicePool(checkpoint.spec, context // page_size, page_size, torch.bfloat16, "cpu")
-    for page in range(context // page_size):
-        pool.place(page)
-    runner = ModelRunner(checkpoint, load_kernels("cpu", "native"), pool, context, torch.bfloat16)
-
-    def last_chunk() -> None:
-        hidden = runner.prefill([5] * chunk, context - chunk, list(range(context // page_size)))
-        runner.logits(hidden[-1:])
-
-    measured = checkpoint.nbytes + pool.slab.nbytes + runner.rope.nbytes + peak_allocation(last_chunk)
+@pytest.mark.parametrize("context", [300, 2000])
+def test_the_prediction_is_what_torch_allocates(small_model: Path, context: int) -> None:
+    """Each part, against tensors that were really there; in all, the error is well below 5 %."""
     spec, weights = read_model(small_model)
+    predicted = plan_memory(spec, weights, context)[0]
 
-    assert plan_memory(spec, weights, context)[0].total == pytest.approx(measured, rel=0.02)
+    measured = measure_memory(small_model, context)
 
-
-def peak_allocation(work: Callable[[], None]) -> int:
-    """The most bytes torch had allocated on the CPU at one time during `work`."""
-    from torch.profiler import ProfilerActivity, profile
-
-    with torch.inference_mode(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
-        work()
-    assert profiler.profiler is not None
-    held = peak = 0
-    for event in profiler.profiler.kineto_results.events():
-        if event.name() == "[memory]":
-            held += event.nbytes()
-            peak = max(peak, held)
-    return peak
+    assert (predicted.weights, predicted.kv) == (measured.weights, measured.kv)
+    assert predicted.total == pytest.approx(measured.total, rel=0.02)

@@ -39,6 +39,30 @@ def test_a_file_is_planned_from_its_header(octavo: Callable[..., Any], small_mod
     assert plan["rows"][0]["weights_bytes"] < small_model.stat().st_size
 
 
+@pytest.mark.model
+def test_a_prediction_is_compared_with_what_is_measured(octavo: Callable[..., Any], small_model: Path) -> None:
+    arguments = ("plan", "--model", str(small_model), "--context", "600", "--vram", "1GB", "--device", "cpu")
+
+    plan = json.loads(octavo(*arguments, "--measure", "--json").out)
+
+    assert plan["measured"]["weights_bytes"] == plan["rows"][0]["weights_bytes"]
+    assert plan["measured"]["kv_bytes"] == plan["rows"][0]["kv_bytes"]
+    assert abs(plan["measured"]["error_percent"]) < 5
+
+
+def test_what_is_not_here_is_not_measured(octavo: Callable[..., Any]) -> None:
+    result = octavo("plan", "--model", "smollm2-135m", "--vram", "8GB", "--measure")
+    assert (result.code, result.out) == (1, "")
+    assert "smollm2-135m is not on this machine, so it cannot be measured; `octavo models pull" in result.err
+
+
+@pytest.mark.model
+def test_what_does_not_fit_is_not_loaded(octavo: Callable[..., Any], small_model: Path) -> None:
+    result = octavo("plan", "--model", str(small_model), "--vram", "200MB", "--measure")
+    assert (result.code, result.out) == (1, "")
+    assert "takes 327 MB, more than the 200 MB of --vram, so it is not loaded" in result.err
+
+
 def test_the_table_says_what_is_left_and_what_is_short(octavo: Callable[..., Any]) -> None:
     result = octavo("plan", "--model", "smollm2-135m", "--vram", "200MB")
 
