@@ -17,11 +17,20 @@ INLINE float *partial_of(const Attention *a, int64_t sequence, int64_t group, in
     return a->partial + ((sequence * a->max_groups + group) * a->heads + head) * (a->slab.dim + 2);
 }
 
+/* Pages lie anywhere, and each is too short for the processor to foresee: ask for the vector that will be needed at
+ * the same place of the next page. */
+INLINE void prefetch_vector(const bool bf16, const void *data, int64_t at, int64_t dim) {
+    const size_t size = bf16 ? sizeof(uint16_t) : sizeof(float);
+    const uint8_t *p = (const uint8_t *)data + at * (int64_t)size;
+    for (int64_t i = 0; i < dim * (int64_t)size; i += 64) __builtin_prefetch(p + i);
+}
+
 /* Scores of up to 16 tokens: one running sum per head and token, their lanes added up together at the end. */
 INLINE void score_tokens(const int n, const bool bf16, const void *keys, int64_t at, int64_t dim, int64_t count,
-                         int64_t first, Heads *heads) {
+                         int64_t first, int64_t ahead, Heads *heads) {
     float sums[MOST_HEADS][16 * 16];
     for (int64_t t = 0; t < count; t++) {
+        prefetch_vector(bf16, keys, at + t * dim + ahead, dim);
         V sum[MOST_HEADS];
         int64_t i = 0;
         for (int h = 0; h < n; h++) sum[h] = v_zero();
@@ -65,30 +74,33 @@ INLINE void update_softmax(const int n, int64_t dim, Heads *heads) {
 /* values[h][i ...] += weights[h][t] * value t, over `count` tokens and `vectors` times 16 dimensions from i on; with
  * vectors = 0, over the last 8 dimensions. */
 INLINE void add_values(const int n, const int vectors, const bool bf16, const void *values, int64_t at, int64_t i,
-                       int64_t dim, int64_t count, Heads *heads) {
+                       int64_t dim, int64_t count, int64_t ahead, Heads *heads) {
     const int width = vectors ? vectors : 1;
     V sum[MOST_HEADS][4];
     for (int h = 0; h < n; h++)
         for (int v = 0; v < width; v++) sum[h][v] = v_load(heads->values[h] + i + 16 * v);
-    for (int64_t t = 0; t < count; t++)
+    for (int64_t t = 0; t < count; t++) {
+        prefetch_vector(bf16, values, at + t * dim + i + ahead, 16 * width);
         for (int v = 0; v < width; v++) {
             const int64_t from = at + t * dim + i + 16 * v;
             V value = vectors ? load_any(values, from, bf16) : load_some(values, from, 8, bf16);
             for (int h = 0; h < n; h++) sum[h][v] = v_fma(v_set1(heads->weights[h][t]), value, sum[h][v]);
         }
+    }
     for (int h = 0; h < n; h++)
         for (int v = 0; v < width; v++) v_store(heads->values[h] + i + 16 * v, sum[h][v]);
 }
 
+/* Up to 32 tokens of a page; `ahead` is the distance to the next page. */
 INLINE void attend_block(const int n, const bool bf16, const void *data, int64_t key, int64_t value, int64_t dim,
-                         int64_t count, Heads *heads) {
-    score_tokens(n, bf16, data, key, dim, count < 16 ? count : 16, 0, heads);
-    score_tokens(n, bf16, data, key + 16 * dim, dim, count > 16 ? count - 16 : 0, 16, heads);
+                         int64_t count, int64_t ahead, Heads *heads) {
+    score_tokens(n, bf16, data, key, dim, count < 16 ? count : 16, 0, ahead, heads);
+    score_tokens(n, bf16, data, key + 16 * dim, dim, count > 16 ? count - 16 : 0, 16, ahead, heads);
     update_softmax(n, dim, heads);
     int64_t i = 0;
-    for (; i + 64 <= dim; i += 64) add_values(n, 4, bf16, data, value, i, dim, count, heads);
-    for (; i + 16 <= dim; i += 16) add_values(n, 1, bf16, data, value, i, dim, count, heads);
-    if (i < dim) add_values(n, 0, bf16, data, value, i, dim, count, heads);
+    for (; i + 64 <= dim; i += 64) add_values(n, 4, bf16, data, value, i, dim, count, ahead, heads);
+    for (; i + 16 <= dim; i += 16) add_values(n, 1, bf16, data, value, i, dim, count, ahead, heads);
+    if (i < dim) add_values(n, 0, bf16, data, value, i, dim, count, ahead, heads);
 }
 
 /* `n` neighbouring query heads, from `first`, of one KV head, over the pages of one group. */
@@ -113,9 +125,11 @@ INLINE void attend_heads(const int n, const bool bf16, const Attention *a, int64
             rotate(query + h * dim, a->cos + angles, a->sin + angles, dim, heads.query[h]);
             for (int64_t i = 0; i < dim; i++) heads.query[h][i] *= a->scale;
         }
+        const int64_t next_slot = page + 1 < end ? a->slots[at + 1] : slot;
+        const int64_t ahead = slab_index(slab, next_slot, 0, 0, 0) - slab_index(slab, slot, 0, 0, 0);
         for (int64_t t = 0; t < tokens; t += TOKENS)
             attend_block(n, bf16, slab->data, slab_index(slab, slot, 0, kv_head, t), slab_index(slab, slot, 1, kv_head, t),
-                         dim, tokens - t < TOKENS ? tokens - t : TOKENS, &heads);
+                         dim, tokens - t < TOKENS ? tokens - t : TOKENS, ahead, &heads);
     }
     for (int h = 0; h < n; h++) {
         float *partial = partial_of(a, sequence, group, first + h);

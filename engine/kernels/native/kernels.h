@@ -77,7 +77,7 @@ typedef struct {
 
 /* Pages whose attention is summed before it is merged with the other groups': a constant, so that the result
  * does not depend on the number of threads. */
-enum { PAGES_PER_GROUP = 4 };
+enum { PAGES_PER_GROUP = 8 };
 
 typedef struct {
     const char *isa;
