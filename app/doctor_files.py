@@ -58,7 +58,8 @@ def settings(report: Report, paths: Paths) -> dict[str, Any]:
     from octavo.app.settings import load_settings
 
     loaded = load_settings(paths=paths)
-    return {key: {"value": value, "source": loaded.source_of(key)} for key, value in loaded.items()}
+    sources = loaded.sources
+    return {key: {"value": value, "source": sources.get(key, "default")} for key, value in loaded.items()}
 
 
 def models(report: Report, paths: Paths) -> dict[str, Any]:

@@ -33,7 +33,6 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-DEFAULT = "default"
 _POLICY = GenerationPolicy()
 _LARGEST_PAGE = 256
 _SHOWN_CHARACTERS = 60
@@ -88,10 +87,7 @@ class GenerationSettings(BaseModel):
 
 
 class Settings(BaseSettings):
-    """Every setting, valid and frozen. A field's description says which values are accepted.
-
-    `sources` maps a dotted key to the place its value came from, for keys that are not at their default.
-    """
+    """Every setting, valid and frozen. A field's description says which values are accepted."""
 
     model_config = SettingsConfigDict(frozen=True, strict=True, extra="forbid")
 
@@ -152,11 +148,8 @@ class Settings(BaseSettings):
 
     @property
     def sources(self) -> Mapping[str, str]:
+        """Dotted key -> flag, variable or file its value came from, for keys that are not at their default."""
         return MappingProxyType(dict(self._sources))
-
-    def source_of(self, key: str) -> str:
-        """The place a dotted key's value came from: a flag, a variable, a file, or "default"."""
-        return self._sources.get(key, DEFAULT)
 
     def items(self) -> list[tuple[str, Any]]:
         """Dotted key and value of every setting, in order."""

@@ -201,7 +201,7 @@ def _print(
         shown = human_size(left) if left >= 0 else f"{human_size(-left)} short"
         click.echo(f"{_row(plan.codec, plan)}{shown:>16}")
     if measured is not None:
-        click.echo(f"{_row('measured', measured)}   bf16 was predicted {_error(plans[0], measured):+.1f} % off")
+        click.echo(f"{_row('measured', measured)}   bf16 predicted {_error(plans[0], measured):+.1f} %")
     click.echo("\nbf16 is the codec in use; the others show what the same context takes in fewer bits.")
 
 

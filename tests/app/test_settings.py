@@ -72,7 +72,6 @@ def test_a_stronger_place_wins_and_is_named(places: Places) -> None:
         "device": str(places.project_file),
         "model": str(places.user_file),
     }
-    assert settings.source_of("offline") == "default"
 
 
 def test_the_generation_table_is_merged_key_by_key(places: Places) -> None:
@@ -312,6 +311,6 @@ def test_any_value_is_taken_as_it_is_or_refused_by_name(
         assert str(error).startswith(f"{key} in {places.user_file} is ")  # noqa: PT017
         assert "; accepted is " in str(error)  # noqa: PT017
     else:
-        assert settings.source_of(key) == str(places.user_file)
+        assert settings.sources[key] == str(places.user_file)
         if key != "kv_memory":
             assert dict(settings.items())[key] == value
