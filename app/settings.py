@@ -14,12 +14,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
-from octavo.app import units
-from octavo.app.errors import SettingsError
-from octavo.app.settings_layers import Layer, environment_layer, file_layer, flags_layer
-from octavo.engine.config import GenerationPolicy
-from octavo.engine.errors import PolicyError
-from octavo.storage.paths import SETTINGS_FILE, Paths
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -32,6 +26,13 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from octavo.app import units
+from octavo.app.errors import SettingsError
+from octavo.app.settings_layers import Layer, environment_layer, file_layer, flags_layer
+from octavo.engine.config import GenerationPolicy
+from octavo.engine.errors import PolicyError
+from octavo.storage.paths import SETTINGS_FILE, Paths
 
 _POLICY = GenerationPolicy()
 _LARGEST_PAGE = 256

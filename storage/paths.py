@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 import platformdirs
+
 from octavo.storage.errors import StorageError
 
 HOME_VARIABLE = "OCTAVO_HOME"
