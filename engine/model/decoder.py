@@ -74,8 +74,9 @@ class Decoder:
             attended = attend(index, q, k, v).reshape(x.shape[0], -1)
             (delta,) = kernels.linear(attended.to(dtype), (layer.output,), (None,))
             x = self._norm(residual, delta, layer.mlp_norm, dtype)
-            gate, up = kernels.linear(x, layer.gate_up, (None, None))
-            (delta,) = kernels.linear(kernels.silu_mul(gate, up, dtype), (layer.down,), (None,))
+            # Not bound to names: gate and up are the widest tensors, and would live on into the next layer.
+            activated = kernels.silu_mul(*kernels.linear(x, layer.gate_up, (None, None)), dtype)
+            (delta,) = kernels.linear(activated, (layer.down,), (None,))
         return residual if delta is None else residual + delta
 
     def logits(self, hidden: Tensor) -> Tensor:

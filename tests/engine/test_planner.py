@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 
 from octavo.engine.errors import ModelFileError
 from octavo.engine.measure import measure_memory
-from octavo.engine.planner import CODECS, PlainSizes, kv_bytes, plan_memory, read_model, workspace_bytes
+from octavo.engine.planner import (
+    CODECS,
+    PlainSizes,
+    automatic_kv_bytes,
+    kv_bytes,
+    plan_memory,
+    read_model,
+    workspace_bytes,
+)
 from octavo.engine.weights.checkpoint import open_checkpoint
 
 LLAMA_8B = PlainSizes(
@@ -133,3 +141,15 @@ def test_the_prediction_is_what_torch_allocates(small_model: Path, context: int)
 
     assert (predicted.weights, predicted.kv) == (measured.weights, measured.kv)
     assert predicted.total == pytest.approx(measured.total, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("available", "tokens"),
+    [(2**40, 8192), (2**30, 6528), (0, 32), (-5, 32)],
+)
+def test_an_automatic_kv_budget_is_the_whole_context_or_four_fifths_of_what_is_left(
+    available: int, tokens: int
+) -> None:
+    """Llama 3 8B takes 128 KiB a token; (2^30 - 2^20) * 0.8 bytes hold 204 whole pages of 32 tokens."""
+    budget = automatic_kv_bytes(LLAMA_8B, 8192, available, page_size=32, workspace=2**20)
+    assert budget == tokens * 2**17

@@ -21,6 +21,7 @@ from octavo.app.models.catalogue import HubSource, IndexSource, Source, WheelPar
 from octavo.app.models.fetch import Download, fetch
 from octavo.app.models.locks import file_lock
 from octavo.app.models.registry import Registry
+from octavo.storage.errors import StorageError
 
 REPO, FILE = "org/model", "model.gguf"
 DATA = random.Random(1).randbytes(300_000)
@@ -248,7 +249,7 @@ def test_a_disk_that_fills_up_keeps_the_partial_and_tries_no_other_source(
 
 def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(DownloadError, match=r"file.* cannot be used \("):
+    with pytest.raises(StorageError, match=r"The folder .*file.* cannot be created: "):
         fetch(download(tmp_path / "file" / "below"))
 
 
