@@ -117,9 +117,7 @@ def _dtype(tensor: Any) -> str:
     return {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}[str(tensor.dtype).rsplit(".", 1)[-1]]
 
 
-def _description(
-    path: Path, spec: ModelSpec, *, shapes: list[tuple[int, ...]], **facts: Any
-) -> Description:
+def _description(path: Path, spec: ModelSpec, *, shapes: list[tuple[int, ...]], **facts: Any) -> Description:
     return Description(
         path=str(path),
         size=size_of(path),

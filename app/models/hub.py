@@ -199,9 +199,7 @@ def _ask(name: str, call: Callable[[], T]) -> T:
         ) from None
     except errors.RepositoryNotFoundError:
         hint = "the token in HF_TOKEN may not see it" if _token() else "a private one needs HF_TOKEN"
-        raise DownloadError(
-            f"{address} has no repository for {name} (check the spelling; {hint})"
-        ) from None
+        raise DownloadError(f"{address} has no repository for {name} (check the spelling; {hint})") from None
     except (errors.EntryNotFoundError, errors.RevisionNotFoundError):
         raise DownloadError(f"{address} has no file {name}") from None
     except errors.HFValidationError:

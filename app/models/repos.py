@@ -160,9 +160,7 @@ def _pull_gguf(
     return fetch(download, progress=progress, announce=announce, registry=registry).path
 
 
-def _pull_folder(
-    found: Repository, folder: Path, announce: Announce, progress: Progress | None
-) -> None:
+def _pull_folder(found: Repository, folder: Path, announce: Announce, progress: Progress | None) -> None:
     """Download beside the final place; the folder appears only once everything is there and checked."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with file_lock(folder, announce):

@@ -92,9 +92,7 @@ def _own_models(registry: Registry) -> dict[str, Path]:
     return {**registry.local, **downloads}
 
 
-def _among_found(
-    wanted: str, matches: list[str], own: dict[str, Path], registry: Registry
-) -> ResolvedModel:
+def _among_found(wanted: str, matches: list[str], own: dict[str, Path], registry: Registry) -> ResolvedModel:
     """Look among other programs' models, which takes a walk through their folders."""
     found = discover()
     exact = [model for model in found if model.name == wanted]
@@ -103,9 +101,7 @@ def _among_found(
         return _usable(candidates[0], registry)
     ambiguous = [*matches, *(model.name for model in candidates)]
     if ambiguous:
-        raise ModelNotFoundError(
-            f"{wanted} could be any of {', '.join(sorted(ambiguous))}; say which, or give a path."
-        )
+        raise ModelNotFoundError(f"{wanted} could be any of {', '.join(sorted(ambiguous))}; say which, or give a path.")
     known = [entry.id for entry in load_catalogue()]
     known += [*own, *(model.name for model in found)]
     raise ModelNotFoundError(_unknown(wanted, known))

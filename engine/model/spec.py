@@ -72,9 +72,7 @@ class ModelSpec:
             raise _unsupported(path, arch, GGUF_ARCHITECTURES)
         fields = Fields(metadata, path, prefix=f"{arch}.")
         if fields.integer("expert_count", 0):
-            raise UnsupportedModelError(
-                f"{path} is a mixture of experts (expert_count), which is not supported"
-            )
+            raise UnsupportedModelError(f"{path} is a mixture of experts (expert_count), which is not supported")
         heads = fields.positive("attention.head_count")
         hidden = fields.positive("embedding_length")
         head_dim = fields.positive("attention.key_length", hidden // heads)
