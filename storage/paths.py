@@ -56,6 +56,11 @@ class Paths:
         """Model files that Octavo downloaded, and its record of them."""
         return self.data / "models"
 
+    @property
+    def database_file(self) -> Path:
+        """Conversations and everything else that Octavo remembers."""
+        return self.data / "octavo.db"
+
     def folders(self) -> Iterator[tuple[str, Path]]:
         """Name and path of each of the four folders."""
         for field in fields(self):
