@@ -6,14 +6,13 @@ typedef struct {
     float scale[16], shift[16];
 } Chunk;
 
-typedef uint8_t Bytes32[32];
-
 INLINE float half_at(const uint8_t *p) {
     uint16_t half;
     memcpy(&half, p, 2);
     return half_to_float(half);
 }
 
+/* Plain loops over bytes: compilers turn these into vectors of whatever the target has. */
 INLINE V affine(const uint8_t *bytes, int zero, float scale, float shift) {
     V v;
     for (int i = 0; i < 16; i++) v[i] = (float)(bytes[i] - zero) * scale + shift;
@@ -25,14 +24,26 @@ INLINE void affine32(const uint8_t *bytes, int zero, float scale, float shift, V
 }
 
 /* Low nibbles, then high ones. */
-INLINE void nibbles(const uint8_t *p, Bytes32 bytes) {
+INLINE void nibbles(const uint8_t *p, uint8_t bytes[32]) {
     for (int i = 0; i < 16; i++) {
         bytes[i] = p[i] & 15;
         bytes[i + 16] = p[i] >> 4;
     }
 }
-INLINE void add_fifth_bits(const uint8_t *p, Bytes32 bytes) {
-    for (int i = 0; i < 32; i++) bytes[i] |= (uint8_t)((p[i / 8] >> (i % 8) & 1) << 4);
+
+#define EVERY_BYTE UINT64_C(0x0101010101010101)
+
+/* Bit i of the word at p becomes bit 4 of byte i, eight bytes at a time: a byte is copied to all eight, each keeps its
+ * own bit, and the addition carries any bit there to the top. */
+INLINE void add_fifth_bits(const uint8_t *p, uint8_t bytes[32]) {
+    uint8_t fifth[32];
+    for (int i = 0; i < 4; i++) {
+        uint64_t bits = p[i] * EVERY_BYTE & UINT64_C(0x8040201008040201);
+        bits |= (bits & 127 * EVERY_BYTE) + 127 * EVERY_BYTE;
+        bits = bits >> 3 & 16 * EVERY_BYTE;
+        memcpy(fifth + 8 * i, &bits, 8);
+    }
+    for (int i = 0; i < 32; i++) bytes[i] |= fifth[i];
 }
 
 #define NO_CHUNK(NAME) \
@@ -45,33 +56,33 @@ NO_CHUNK(Q8_0)
 
 INLINE void group_Q4_0(const uint8_t *p, int g, const Chunk *c, V w[2]) {
     (void)c;
-    Bytes32 bytes;
+    uint8_t bytes[32];
     nibbles(p + 18 * g + 2, bytes);
     affine32(bytes, 8, half_at(p + 18 * g), 0, w);
 }
 INLINE void group_Q4_1(const uint8_t *p, int g, const Chunk *c, V w[2]) {
     (void)c;
-    Bytes32 bytes;
+    uint8_t bytes[32];
     nibbles(p + 20 * g + 4, bytes);
     affine32(bytes, 0, half_at(p + 20 * g), half_at(p + 20 * g + 2), w);
 }
 INLINE void group_Q5_0(const uint8_t *p, int g, const Chunk *c, V w[2]) {
     (void)c;
-    Bytes32 bytes;
+    uint8_t bytes[32];
     nibbles(p + 22 * g + 6, bytes);
     add_fifth_bits(p + 22 * g + 2, bytes);
     affine32(bytes, 16, half_at(p + 22 * g), 0, w);
 }
 INLINE void group_Q5_1(const uint8_t *p, int g, const Chunk *c, V w[2]) {
     (void)c;
-    Bytes32 bytes;
+    uint8_t bytes[32];
     nibbles(p + 24 * g + 8, bytes);
     add_fifth_bits(p + 24 * g + 4, bytes);
     affine32(bytes, 0, half_at(p + 24 * g), half_at(p + 24 * g + 2), w);
 }
 INLINE void group_Q8_0(const uint8_t *p, int g, const Chunk *c, V w[2]) {
     (void)c;
-    Bytes32 bytes;
+    uint8_t bytes[32];
     for (int i = 0; i < 32; i++) bytes[i] = p[34 * g + 2 + i] ^ 0x80;  /* signed to offset by 128 */
     affine32(bytes, 128, half_at(p + 34 * g), 0, w);
 }
@@ -93,7 +104,7 @@ INLINE void chunk_Q4_K(const uint8_t *p, int groups, Chunk *c) {
     load_k_scales(p, c);
 }
 INLINE void group_Q4_K(const uint8_t *p, int g, const Chunk *c, V w[2]) {
-    Bytes32 bytes;
+    uint8_t bytes[32];
     for (int i = 0; i < 32; i++) bytes[i] = p[16 + 32 * (g / 2) + i] >> (g % 2 * 4) & 15;
     affine32(bytes, 0, c->scale[g], c->shift[g], w);
 }
@@ -103,7 +114,7 @@ INLINE void chunk_Q5_K(const uint8_t *p, int groups, Chunk *c) {
     load_k_scales(p, c);
 }
 INLINE void group_Q5_K(const uint8_t *p, int g, const Chunk *c, V w[2]) {
-    Bytes32 bytes;
+    uint8_t bytes[32];
     for (int i = 0; i < 32; i++)
         bytes[i] = (uint8_t)((p[48 + 32 * (g / 2) + i] >> (g % 2 * 4) & 15) | (p[16 + i] >> g & 1) << 4);
     affine32(bytes, 0, c->scale[g], c->shift[g], w);
@@ -117,7 +128,7 @@ INLINE void chunk_Q6_K(const uint8_t *p, int groups, Chunk *c) {
 INLINE void group_Q6_K(const uint8_t *p, int g, const Chunk *c, V w[2]) {
     const int half = g / 4, part = g % 4;
     const uint8_t *low = p + 64 * half + 32 * (part % 2), *high = p + 128 + 32 * half;
-    Bytes32 bytes;
+    uint8_t bytes[32];
     for (int i = 0; i < 32; i++)
         bytes[i] = (uint8_t)((low[i] >> (part / 2 * 4) & 15) | (high[i] >> (2 * part) & 3) << 4);
     w[0] = affine(bytes, 32, c->scale[2 * g], 0);

@@ -63,24 +63,26 @@ INLINE void v_store_bf16(uint16_t *p, V v) {
     memcpy(p, &half, sizeof half);
 }
 
+/* Moving exponent and fraction of a float16 into place leaves the exponent 112 too small, for subnormal numbers too;
+ * infinity and NaN need the highest exponent instead. */
 INLINE float half_to_float(uint16_t half) {
-    /* Moving exponent and fraction in place leaves the exponent 112 too small, for subnormal numbers too. */
-    uint32_t magnitude = (uint32_t)(half & 0x7fff) << 13, sign = (uint32_t)(half & 0x8000) << 16;
+    uint32_t bits = (uint32_t)(half & 0x7fff) << 13;
     float value;
-    if (magnitude >= 0x0f800000u) {  /* infinity or NaN */
-        magnitude |= 0x7f800000u;
-        memcpy(&value, &magnitude, sizeof value);
-    } else {
-        memcpy(&value, &magnitude, sizeof value);
-        value *= 0x1p112f;
-    }
-    return sign ? -value : value;
+    memcpy(&value, &bits, sizeof value);
+    value *= 0x1p112f;
+    memcpy(&bits, &value, sizeof value);
+    bits |= (uint32_t)(half & 0x8000) << 16 | ((half & 0x7c00) == 0x7c00 ? 0x7f800000u : 0);
+    memcpy(&value, &bits, sizeof value);
+    return value;
 }
 
 INLINE V v_load_f16(const uint16_t *p) {
-    V v;
-    for (int i = 0; i < 16; i++) v[i] = half_to_float(p[i]);
-    return v;
+    VU16 half;
+    memcpy(&half, p, sizeof half);
+    VU32 wide = __builtin_convertvector(half, VU32);
+    VU32 bits = (VU32)((V)((wide & 0x7fffu) << 13) * 0x1p112f);
+    VU32 special = (VU32)((wide & 0x7c00u) == 0x7c00u);
+    return (V)(bits | (wide & 0x8000u) << 16 | (special & 0x7f800000u));
 }
 
 /* The sums of the lanes of 16 vectors stored one after the other: of vector i in lane i. */

@@ -16,6 +16,7 @@ from octavo.engine.weights.formats import Format
 from octavo.engine.weights.matrix import BlockMatrix
 
 RandomMatrix = Callable[..., BlockMatrix]
+MANY_ROWS = max(FEW_ROWS.values())
 
 
 def reference_weights(matrix: BlockMatrix) -> Tensor:
@@ -52,7 +53,7 @@ def test_dense_formats_take_any_width(
 ) -> None:
     for cols in (1, 31, 47, 600):
         matrix = random_matrix(weight_format, 5, cols)
-        for n in (1, 6, FEW_ROWS + 1):
+        for n in (1, 6, MANY_ROWS + 1):
             x = torch.randn(n, cols)
             assert_product(kernels.linear(x, [matrix], [None])[0], x, matrix)
 
@@ -63,7 +64,7 @@ def test_matrices_share_an_input(kernels: Kernels, random_matrix: RandomMatrix) 
         for weight_format, rows in ((Format.Q4_K, 65), (Format.Q5_0, 8), (Format.Q6_K, 200))
     ]
     biases = [torch.randn(65), None, torch.randn(200)]
-    for n in (1, 3, FEW_ROWS + 5):
+    for n in (1, 3, MANY_ROWS + 5):
         x = torch.randn(n, 512)
         outs = kernels.linear(x, matrices, biases)
         for got, matrix, bias in zip(outs, matrices, biases, strict=True):
@@ -80,7 +81,7 @@ def test_expansion_is_exact(native_kernels: Kernels, random_matrix: RandomMatrix
     assert torch.equal(half.T, reference_weights(matrix).float().bfloat16().float())
 
 
-@pytest.mark.parametrize("n", [1, FEW_ROWS + 8])
+@pytest.mark.parametrize("n", [1, MANY_ROWS + 8])
 def test_bfloat16_inputs(kernels: Kernels, random_matrix: RandomMatrix, n: int) -> None:
     matrix, bias = random_matrix(Format.Q4_1, 70, 96), torch.randn(70)
     x = torch.randn(n, 96).bfloat16()
@@ -91,7 +92,7 @@ def test_many_rows_by_tiles(
     kernels: Kernels, random_matrix: RandomMatrix, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("octavo.engine.kernels.linear.SCRATCH_BYTES", 10 * 64 * 4)
-    matrix, x = random_matrix(Format.Q8_0, 47, 64), torch.randn(FEW_ROWS + 1, 64)
+    matrix, x = random_matrix(Format.Q8_0, 47, 64), torch.randn(MANY_ROWS + 1, 64)
     assert_product(kernels.linear(x, [matrix], [None])[0], x, matrix)
 
 
