@@ -60,7 +60,7 @@ def test_what_is_not_here_is_not_measured(octavo: Callable[..., Any]) -> None:
 def test_what_does_not_fit_is_not_loaded(octavo: Callable[..., Any], small_model: Path) -> None:
     result = octavo("plan", "--model", str(small_model), "--vram", "200MB", "--measure")
     assert (result.code, result.out) == (1, "")
-    assert "takes 327 MB, more than the 200 MB of --vram, so it is not loaded" in result.err
+    assert "takes 321 MB, more than the 200 MB of --vram, so it is not loaded" in result.err
 
 
 def test_the_table_says_what_is_left_and_what_is_short(octavo: Callable[..., Any]) -> None:
