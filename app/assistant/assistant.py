@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TextEvent:
-    """New text of the answer; never half a character, never part of a stop string."""
+    """New text of the answer, never half a character, never part of a stop string; and the ids since the last."""
 
     text: str
+    token_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,12 @@ class Answer:
 
     def as_json(self, model: str) -> dict[str, Any]:
         """The answer as the plain document `octavo ask --json` prints."""
+        return {"text": self.text, "model": model, **self.record()}
+
+    def record(self) -> dict[str, Any]:
+        """How the answer came about: what is kept beside its text."""
         metrics = self.metrics
         document: dict[str, Any] = {
-            "text": self.text,
             "usage": {
                 "prompt_tokens": metrics.prompt_tokens,
                 "reused_tokens": metrics.reused_tokens,
@@ -58,7 +62,6 @@ class Answer:
                     "e2e_s",
                 )
             },
-            "model": model,
             "policy": asdict(self.policy),
             "finish_reason": self.finish_reason,
         }
@@ -81,15 +84,24 @@ class Assistant:
         *,
         is_cancelled: Callable[[], bool] = lambda: False,
     ) -> Iterator[TextEvent | Answer]:
+        """`answer_prompt` for messages, in the model's own chat format."""
+        return self.answer_prompt(self.tokenizer.encode_chat(messages), policy, is_cancelled=is_cancelled)
+
+    def answer_prompt(
+        self,
+        prompt_ids: list[int],
+        policy: GenerationPolicy,
+        *,
+        is_cancelled: Callable[[], bool] = lambda: False,
+    ) -> Iterator[TextEvent | Answer]:
         """Text as it comes, then the Answer. `is_cancelled` is asked once a step; a cancelled answer is kept.
 
         Raises ContextTooLongError before anything is computed.
         """
         from octavo.engine.events import TokenEvent
 
-        prompt_ids = self.tokenizer.encode_chat(messages)
         engine, stream, stops = self.engine, self.tokenizer.stream(), StopStrings(policy.stop)
-        text, token_ids = "", []
+        text, token_ids, num_told = "", [], 0
         request_id = engine.submit(prompt_ids, policy, eos_ids=self.tokenizer.eos_ids)
         try:
             while True:
@@ -107,7 +119,8 @@ class Assistant:
                         new = stops.push(stream.finish()) + stops.finish()
                     if new:
                         text += new
-                        yield TextEvent(new)
+                        yield TextEvent(new, tuple(token_ids[num_told:]))
+                        num_told = len(token_ids)
                     if not isinstance(event, TokenEvent):
                         yield Answer(
                             text,

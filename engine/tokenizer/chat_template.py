@@ -28,10 +28,15 @@ PLAIN = (
 
 @dataclass(frozen=True)
 class Message:
-    """One turn of a conversation; `role` is "system", "user" or "assistant"."""
+    """One turn of a conversation; `role` is "system", "user" or "assistant".
+
+    `token_ids` are the ids that `content` was generated as; a prompt then holds them and not another encoding of
+    the same text, so that it starts with the tokens whose KV pages are still there.
+    """
 
     role: str
     content: str
+    token_ids: tuple[int, ...] | None = None
 
 
 class ChatTemplate:

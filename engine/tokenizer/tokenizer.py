@@ -1,7 +1,9 @@
 """Text to token ids and back, with a model's own vocabulary."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
+from typing import Literal
 
 from octavo.engine.errors import UnsupportedModelError
 from octavo.engine.tokenizer.byte_bpe import ByteBpe
@@ -10,9 +12,13 @@ from octavo.engine.tokenizer.data import TokenizerData, TokenType
 from octavo.engine.tokenizer.library_bpe import LibraryBpe, from_file, from_pieces
 from octavo.engine.tokenizer.pretokenizers import BY_NAME
 from octavo.engine.tokenizer.special_tokens import SpecialTokens
+from octavo.engine.tokenizer.splice import Slots, opened_like, opening
 from octavo.engine.tokenizer.stream_decoder import StreamDecoder
 
 _SILENT_TYPES = (TokenType.UNKNOWN, TokenType.CONTROL, TokenType.UNUSED)
+
+# Where a stretch of text stands: first of all, after a control token, or right after ids that are kept as they are.
+_Place = Literal["start", "inside", "joined"]
 
 
 class Tokenizer:
@@ -47,23 +53,37 @@ class Tokenizer:
 
         Lone surrogates, which no UTF-8 text can hold, become U+FFFD; a pair of them becomes its character.
         """
-        return self._encode_marked(text) if special else self._encode_stretch(text, start=True)
+        return self._encode_marked(text) if special else self._encode_stretch(text, "start")
 
     def encode_chat(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> list[int]:
         """Token ids of a conversation in the model's own chat format, ready for the answer to follow.
 
         Control tokens come from the template alone: their text inside a message is ordinary text. Otherwise
         the ids are those of the whole rendered text, after the BOS that the model asks for if the template
-        does not write it. Raises UnsupportedModelError when the template fails or refuses the messages.
+        does not write it. A message with `token_ids` keeps them, and before the answer to follow every such message
+        begins as that answer will; where a template changes what it is given, its text is encoded anew. Raises
+        UnsupportedModelError when the template fails or refuses the messages.
         """
-        fields = [field for message in messages for field in (message.role, message.content)]
-        mark = unused_character([*fields, self._template_source])
+        fields = [self._template_source, *(field for message in messages for field in (message.role, message.content))]
+        mark = unused_character(fields)
+        slots = Slots(unused_character([*fields, mark]))
+        kept = [index for index, message in enumerate(messages) if message.token_ids]
         guarded = [
-            Message(self._control.broken(message.role, mark), self._control.broken(message.content, mark))
-            for message in messages
+            Message(
+                self._control.broken(message.role, mark),
+                slots.stand_in(index) if message.token_ids else self._control.broken(message.content, mark),
+            )
+            for index, message in enumerate(messages)
         ]
         rendered = self._template.render(guarded, add_generation_prompt=add_generation_prompt)
-        ids = self._encode_marked(rendered, mark)
+        parts = slots.split(rendered, kept)
+        if parts is None:
+            plain = [replace(message, token_ids=None) for message in messages]
+            return self.encode_chat(plain, add_generation_prompt=add_generation_prompt)
+        if kept and add_generation_prompt:
+            prompt = opening(rendered, self._template.render(guarded, add_generation_prompt=False))
+            parts = [(text if index is None else opened_like(text, prompt), index) for text, index in parts]
+        ids = self._join(parts, messages, mark)
         if self._data.add_bos and self.bos_id is not None and ids[:1] != [self.bos_id]:
             ids.insert(0, self.bos_id)
         return ids
@@ -81,19 +101,31 @@ class Tokenizer:
         """The bytes of a token, for a control token its written form; none for an id past the vocabulary."""
         return self._token_bytes[token_id] if 0 <= token_id < self.vocab_size else b""
 
-    def _encode_marked(self, text: str, mark: str = "") -> list[int]:
+    def _join(self, parts: Sequence[tuple[str, int | None]], messages: Sequence[Message], mark: str) -> list[int]:
+        """Each text's ids and then, unchanged, those of the message it leads to."""
+        ids: list[int] = []
+        place: _Place = "start"
+        for text, index in parts:
+            ids += self._encode_marked(text, mark, place)
+            if index is not None:
+                ids += messages[index].token_ids or ()
+                place = "joined"
+        return ids
+
+    def _encode_marked(self, text: str, mark: str = "", place: _Place = "start") -> list[int]:
         """Control tokens by their ids, the stretches between them without `mark` as ordinary text."""
         ids: list[int] = []
         for stretch, control_id in self._control.split(text):
-            ids += self._encode_stretch(stretch.replace(mark, "") if mark else stretch, start=not ids)
+            ids += self._encode_stretch(stretch.replace(mark, "") if mark else stretch, "inside" if ids else place)
             if control_id is not None:
                 ids.append(control_id)
         return ids
 
-    def _encode_stretch(self, text: str, *, start: bool) -> list[int]:
+    def _encode_stretch(self, text: str, place: _Place) -> list[int]:
         text = _without_surrogates(text)
         prefix = self._bpe.space_prefix
-        if text and (prefix == "every" or (prefix == "start" and start and text[0] not in " ▁")):
+        prefixed = place != "joined" if prefix == "every" else place == "start" and text[:1] not in (" ", "▁")
+        if text and prefix != "none" and prefixed:
             text = " " + text
         ids: list[int] = []
         for ordinary, user_defined_id in self._user_defined.split(text):

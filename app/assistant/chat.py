@@ -1,0 +1,263 @@
+"""A turn of a stored conversation: the question is saved, the prompt fitted, the answer streamed and kept.
+
+Whatever ends an answer, what came of it is in the database: its end, Ctrl+C, an error, a crash of the engine, a
+consumer that walks away; and after a kill everything up to the last flush.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from octavo.app.assistant import history
+from octavo.app.assistant.assistant import Answer
+from octavo.app.assistant.budget import Budget, LeftOut, fit
+from octavo.engine.errors import ContextTooLongError, EngineError
+
+if TYPE_CHECKING:
+    from octavo.app.assistant.assistant import Assistant, TextEvent
+    from octavo.app.settings import Settings
+    from octavo.engine.tokenizer import Tokenizer
+    from octavo.storage.conversations import Conversations, Status, StoredMessage
+
+LEAF = "leaf"
+FLUSH_S = 0.5  # how long text may be unsaved
+_TITLE_LENGTH = 60
+_STATUS: Mapping[str, Status] = {"stop": "complete", "length": "complete", "cancelled": "cancelled", "error": "error"}
+
+
+@dataclass(frozen=True, slots=True)
+class UserSaved:
+    """The question is in the database; the engine knows nothing of it yet."""
+
+    message: StoredMessage
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerStarted:
+    """The prompt is fitted and its row is there: `prompt_tokens` of `context`, without the messages `left_out`."""
+
+    message: StoredMessage
+    left_out: tuple[LeftOut, ...]
+    prompt_tokens: int
+    context: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerText:
+    """New text of the answer, of which `num_tokens` tokens were generated so far."""
+
+    message_id: str
+    text: str
+    num_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerDone:
+    """The answer as it was saved; after an error its record holds the sentence under "error".
+
+    `answer` is None where the engine did not get as far as one.
+    """
+
+    message: StoredMessage
+    answer: Answer | None
+
+
+ChatEvent = UserSaved | AnswerStarted | AnswerText | AnswerDone
+ChatEvents = Generator[ChatEvent, None, None]
+
+
+def save_question(
+    conversations: Conversations, conversation_id: str, text: str, parent_id: str | None = LEAF
+) -> StoredMessage:
+    """Save a question below `parent_id`: "leaf" is where the conversation stands, None makes another beginning.
+
+    An untitled conversation is named after its first line. Raises StorageError.
+    """
+    conversation = conversations.get(conversation_id)
+    parent = conversation.leaf_id if parent_id == LEAF else parent_id
+    message = conversations.add_message(conversation.id, parent, "user", text)
+    if not conversation.title:
+        conversations.rename(conversation.id, title_of(text))
+    return message
+
+
+def save_edit(conversations: Conversations, message_id: str, text: str) -> StoredMessage:
+    """Save another wording of a question as a branch beside it. Raises StorageError."""
+    question = question_of(conversations, message_id)
+    return save_question(conversations, question.conversation_id, text, question.parent_id)
+
+
+def question_of(conversations: Conversations, message_id: str) -> StoredMessage:
+    """The question that a message is, or answers. Raises StorageError."""
+    message = conversations.message(message_id)
+    while message.role != "user" and message.parent_id is not None:
+        message = conversations.message(message.parent_id)
+    return message
+
+
+def title_of(text: str) -> str:
+    """The first line with words, without control characters, cut to a title's length."""
+    visible = "".join(character if character.isprintable() else " " for character in text.strip().partition("\n")[0])
+    title = " ".join(visible.split())
+    return title if len(title) <= _TITLE_LENGTH else title[: _TITLE_LENGTH - 1].rstrip() + "…"
+
+
+class Chat:
+    """Conversations answered by one model; used from the thread that owns the engine."""
+
+    def __init__(self, assistant: Assistant, conversations: Conversations, settings: Settings, model: str) -> None:
+        self.assistant = assistant
+        self.model = model
+        self._conversations = conversations
+        self._settings = settings
+        self._num_tokens: dict[str, int] = {}
+
+    def turn(
+        self,
+        conversation_id: str,
+        text: str,
+        *,
+        parent_id: str | None = LEAF,
+        is_cancelled: Callable[[], bool] = lambda: False,
+    ) -> ChatEvents:
+        """Save a question, then answer it. Raises StorageError; for other errors see `answer`."""
+        question = save_question(self._conversations, conversation_id, text, parent_id)
+        yield UserSaved(question)
+        yield from self.answer(question, is_cancelled=is_cancelled)
+
+    def edit(self, message_id: str, text: str, *, is_cancelled: Callable[[], bool] = lambda: False) -> ChatEvents:
+        """Ask a question in other words, as a branch beside it. Errors as `turn`."""
+        question = save_edit(self._conversations, message_id, text)
+        yield UserSaved(question)
+        yield from self.answer(question, is_cancelled=is_cancelled)
+
+    def regenerate(self, message_id: str, *, is_cancelled: Callable[[], bool] = lambda: False) -> ChatEvents:
+        """Answer a question once more, as a branch beside its answers; `message_id` is the question or an answer."""
+        yield from self.answer(question_of(self._conversations, message_id), is_cancelled=is_cancelled)
+
+    def answer(self, question: StoredMessage, *, is_cancelled: Callable[[], bool] = lambda: False) -> ChatEvents:
+        """Answer a saved question. `is_cancelled` is asked once a step.
+
+        What the engine refuses, a question that is too long above all, ends with an AnswerDone that says so. Any
+        other exception is raised after the answer so far was saved.
+        """
+        try:
+            prompt = self._prompt(self._conversations.path(question.conversation_id, question.id))
+        except EngineError as error:
+            refused = isinstance(error, ContextTooLongError)
+            record = {"finish_reason": "error", "error": str(error), "refused": refused}
+            yield AnswerDone(self._add_answer(question, "error", record), None)
+            return
+        draft = _Draft(self._conversations, self._add_answer(question, "streaming", prompt.record))
+        try:
+            yield AnswerStarted(draft.message, prompt.left_out, len(prompt.ids), prompt.context)
+            yield from self._stream(draft, prompt.ids, is_cancelled)
+        except EngineError as error:
+            yield AnswerDone(draft.finish("error", {"finish_reason": "error", "error": str(error)}), None)
+        except Exception as error:
+            record = {"finish_reason": "error", "error": f"{type(error).__name__}: {error}"}
+            yield AnswerDone(draft.finish("error", record), None)
+            raise
+        except BaseException:  # the consumer has left, or the process is ending
+            draft.finish("cancelled", {"finish_reason": "cancelled"})
+            raise
+
+    def _stream(self, draft: _Draft, prompt_ids: list[int], is_cancelled: Callable[[], bool]) -> ChatEvents:
+        policy = self._settings.generation.policy()
+        for event in self.assistant.answer_prompt(prompt_ids, policy, is_cancelled=is_cancelled):
+            if isinstance(event, Answer):
+                draft.text, draft.token_ids = event.text, _spelling(event, self.assistant.tokenizer)
+                yield AnswerDone(draft.finish(_STATUS[event.finish_reason], event.record()), event)
+            else:
+                draft.add(event)
+                yield AnswerText(draft.message.id, event.text, len(draft.token_ids))
+
+    def _add_answer(self, question: StoredMessage, status: Status, record: Mapping[str, Any]) -> StoredMessage:
+        return self._conversations.add_message(
+            question.conversation_id, question.id, "assistant", "", status=status, model=self.model, record=record
+        )
+
+    def _prompt(self, path: Sequence[StoredMessage]) -> _Prompt:
+        """The prompt for the question `path` ends with. Raises ContextTooLongError, or what the template raises."""
+        from octavo.engine.tokenizer import Message
+
+        tokenizer = self.assistant.tokenizer
+        budget = Budget.of(self.assistant.engine.max_context, self._settings.generation.max_tokens)
+        system = [Message("system", self._settings.system)] if self._settings.system else []
+        turns = history.turns_of(path)
+        sent = [turn for turn in turns[history.first_kept(turns, budget) :] if not turn.refused]
+        fitted = fit(system, [turn.as_read(tokenizer) for turn in sent], budget, tokenizer.encode_chat)
+        kept = {id(turn) for turn in sent[fitted.num_left :]}
+        left_out = tuple(
+            LeftOut(message.id, self._count(message), history.REFUSED if turn.refused else history.CONTEXT_FULL)
+            for turn in turns
+            if id(turn) not in kept
+            for message in turn.messages
+        )
+        kept_from = sent[fitted.num_left].messages[0].id
+        record = {
+            "window": history.window_record(budget, len(fitted.prompt_ids), kept_from),
+            "left_out": history.left_out_record(path, left_out),
+        }
+        return _Prompt(fitted.prompt_ids, budget.context, left_out, record)
+
+    def _count(self, message: StoredMessage) -> int:
+        """Tokens of a message's text, remembered: what has left once is counted for every later answer."""
+        if message.id not in self._num_tokens:
+            self._num_tokens[message.id] = len(self.assistant.tokenizer.encode(message.text))
+        return self._num_tokens[message.id]
+
+
+@dataclass(frozen=True, slots=True)
+class _Prompt:
+    """A fitted prompt and what its answer's record says about it."""
+
+    ids: list[int]
+    context: int
+    left_out: tuple[LeftOut, ...]
+    record: dict[str, Any]
+
+
+class _Draft:
+    """An answer on its way into its row."""
+
+    def __init__(self, conversations: Conversations, message: StoredMessage) -> None:
+        self.message = message
+        self.text = ""
+        self.token_ids: list[int] = []
+        self._conversations = conversations
+        self._flushed = time.monotonic()
+
+    def add(self, event: TextEvent) -> None:
+        """Append text; what is on the screen is in the database soon after."""
+        self.text += event.text
+        self.token_ids += event.token_ids
+        now = time.monotonic()
+        if now - self._flushed >= FLUSH_S:
+            self._conversations.update_message(
+                self.message.id, text=self.text, token_ids=self.token_ids, status="streaming"
+            )
+            self._flushed = now
+
+    def finish(self, status: Status, record: Mapping[str, Any]) -> StoredMessage:
+        """Save the end; only the first one counts."""
+        if self.message.status == "streaming":
+            record = {**self.message.record, **record}
+            ids = tuple(self.token_ids)
+            done = replace(self.message, text=self.text, token_ids=ids, status=status, record=record)
+            self._conversations.update_message(
+                done.id, text=done.text, token_ids=done.token_ids, status=status, record=record
+            )
+            self.message = done
+        return self.message
+
+
+def _spelling(answer: Answer, tokenizer: Tokenizer) -> list[int]:
+    """The ids that spell the answer's text: without those of a stop string, and none if it ended inside a token."""
+    ids = list(answer.token_ids)
+    while ids and len(tokenizer.decode(ids)) > len(answer.text):
+        ids.pop()
+    return ids if tokenizer.decode(ids) == answer.text else []

@@ -1,0 +1,252 @@
+"""The one thread that owns torch: commands go in through a queue, events come out through a callback.
+
+A second, small thread saves questions while the first is busy, so that what a person sent during the seconds a model
+takes to load is in the database at once. Importing this module does not import torch.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+from octavo.app.assistant.chat import LEAF, Chat, UserSaved, question_of, save_edit, save_question
+from octavo.app.assistant.engine_events import (
+    EngineCrashed,
+    EngineEvent,
+    ModelFailed,
+    ModelLoading,
+    ModelReady,
+    TurnFailed,
+)
+from octavo.app.assistant.gauge import Gauge
+from octavo.app.errors import AppError
+from octavo.engine.errors import EngineError
+from octavo.storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from octavo.app.assistant.assistant import Assistant
+    from octavo.app.models.resolve import ResolvedModel
+    from octavo.app.settings import Settings
+    from octavo.storage.conversations import Conversations, StoredMessage
+    from octavo.storage.paths import Paths
+
+Load = Callable[["ResolvedModel", "Settings", "Paths"], "Assistant"]
+
+
+@dataclass(frozen=True, slots=True)
+class _LoadModel:
+    model: str | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ask:
+    """A question to be saved or found, then answered."""
+
+    question: Callable[[], StoredMessage]
+    is_new: bool
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    ask: _Ask
+    question: StoredMessage
+
+
+class EngineThread:
+    """Loads models and answers questions, one command after the other. Every command returns at once.
+
+    `on_event` is called from this object's threads; it must return soon and must not raise. `load` opens a model
+    that is on this machine; nothing is ever downloaded here.
+    """
+
+    def __init__(
+        self,
+        conversations: Conversations,
+        on_event: Callable[[EngineEvent], None],
+        *,
+        settings: Settings,
+        paths: Paths,
+        load: Load | None = None,
+    ) -> None:
+        self._conversations = conversations
+        self._emit = on_event
+        self._settings = settings
+        self._paths = paths
+        self._open = load or open_model
+        self._intake: SimpleQueue[_LoadModel | _Ask | None] = SimpleQueue()
+        self._work: SimpleQueue[_LoadModel | _Answer | None] = SimpleQueue()
+        self._asked: set[_Ask] = set()
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._save_questions, name="octavo-intake", daemon=True),
+            threading.Thread(target=self._run, name="octavo-engine", daemon=True),
+        ]
+        self._model: str | None = None
+        self._chat: Chat | None = None
+        self._gauge = Gauge()
+
+    def start(self) -> None:
+        """Start the threads; commands given before wait for it."""
+        for thread in self._threads:
+            thread.start()
+
+    def load(self, model: str | None = None) -> None:
+        """Load a model by name or path, or the one the settings name; the one before is let go first."""
+        self._intake.put(_LoadModel(model))
+
+    def turn(self, conversation_id: str, text: str, *, parent_id: str | None = LEAF) -> None:
+        """Save a question and answer it; see `Chat.turn`."""
+        self._ask(lambda: save_question(self._conversations, conversation_id, text, parent_id), is_new=True)
+
+    def edit(self, message_id: str, text: str) -> None:
+        """Ask a question in other words, as a branch beside it."""
+        self._ask(lambda: save_edit(self._conversations, message_id, text), is_new=True)
+
+    def regenerate(self, message_id: str) -> None:
+        """Answer a question once more; `message_id` is the question or one of its answers."""
+        self._ask(lambda: question_of(self._conversations, message_id), is_new=False)
+
+    def cancel(self) -> None:
+        """End the answer that runs, within one step of the engine, and those that wait. What came is kept."""
+        with self._lock:
+            for ask in self._asked:
+                ask.cancelled.set()
+
+    def close(self, timeout: float = 10.0) -> bool:
+        """End the answer that runs, and the threads.
+
+        False if they are still busy after `timeout` seconds, which only the loading of a model takes.
+        """
+        self._closing.set()
+        self.cancel()
+        self._intake.put(None)
+        deadline = time.monotonic() + timeout
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(max(deadline - time.monotonic(), 0.0))
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def _ask(self, question: Callable[[], StoredMessage], *, is_new: bool) -> None:
+        ask = _Ask(question, is_new)
+        with self._lock:
+            self._asked.add(ask)
+        self._intake.put(ask)
+
+    def _save_questions(self) -> None:
+        """The first thread: save each question when it comes, and pass everything on in order."""
+        while (command := self._intake.get()) is not None:
+            if isinstance(command, _LoadModel):
+                self._work.put(command)
+                continue
+            try:
+                question = command.question()
+                if command.is_new:
+                    self._emit(UserSaved(question))
+                self._work.put(_Answer(command, question))
+            except Exception as error:
+                self._forget(command)
+                self._report(error)
+        self._work.put(None)
+
+    def _run(self) -> None:
+        """The second thread: everything that touches torch."""
+        while (command := self._work.get()) is not None:
+            if self._closing.is_set():
+                continue
+            try:
+                if isinstance(command, _LoadModel):
+                    self._load(command.model)
+                else:
+                    self._answer(command)
+            except Exception as error:
+                self._report(error)
+        self._chat = None
+
+    def _answer(self, command: _Answer) -> None:
+        try:
+            if self._chat is None:
+                self._load(self._model)
+            if self._chat is None:
+                return
+            events = self._chat.answer(command.question, is_cancelled=command.ask.cancelled.is_set)
+            with closing(events):
+                for event in events:
+                    self._emit(event)
+                    if self._gauge.follow(event):
+                        self._emit(self._gauge.status(self._chat.assistant, busy=True))
+        except (EngineError, StorageError):
+            raise
+        except Exception:
+            self._chat = None  # whatever state the engine is in, nothing more is asked of it
+            raise
+        finally:
+            self._forget(command.ask)
+            if self._chat is not None:
+                self._emit(self._gauge.status(self._chat.assistant, busy=False))
+
+    def _load(self, model: str | None) -> None:
+        from octavo.app.models.resolve import resolve_model
+
+        self._model, self._chat = model, None
+        gc.collect()  # two models at once may be more than the memory holds
+        started, name = time.perf_counter(), model or ""
+        try:
+            found = resolve_model(model, self._settings, self._paths)
+            name = found.name
+            if not found.present and found.entry is not None:
+                self._emit(ModelFailed(name, _missing(found), "missing", found.entry.id))
+                return
+            self._emit(ModelLoading(name))
+            assistant = self._open(found, self._settings, self._paths)
+        except (AppError, EngineError, StorageError) as error:
+            self._emit(ModelFailed(name, str(error)))
+            return
+        except Exception as error:
+            self._emit(ModelFailed(name, f"{name} could not be loaded: {type(error).__name__}: {error}."))
+            return
+        self._chat = Chat(assistant, self._conversations, self._settings, name)
+        self._gauge = Gauge()
+        self._emit(ModelReady(name, assistant.engine.max_context, time.perf_counter() - started))
+        self._emit(self._gauge.status(assistant, busy=False))
+
+    def _forget(self, ask: _Ask) -> None:
+        with self._lock:
+            self._asked.discard(ask)
+
+    def _report(self, error: Exception) -> None:
+        """Tell of an error that ended a command; the thread goes on, even if nobody can be told."""
+        if isinstance(error, (AppError, EngineError, StorageError)):
+            event: EngineEvent = TurnFailed(str(error))
+        else:
+            event = EngineCrashed(f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error)))
+        with suppress(Exception):
+            self._emit(event)
+
+
+def open_model(model: ResolvedModel, settings: Settings, paths: Paths) -> Assistant:
+    """Load a model that is on this machine. Raises the errors of `load_assistant`."""
+    from octavo.app.assistant.assistant import load_assistant
+    from octavo.app.models.resolve import open_registry
+
+    # Hashing a file takes longer than opening it, so it is done once and remembered.
+    fingerprint = open_registry(paths).sha256(model.path) if model.path.is_file() else None
+    return load_assistant(model.path, settings, fingerprint=fingerprint)
+
+
+def _missing(model: ResolvedModel) -> str:
+    from octavo.app.models.text import human_size
+
+    assert model.entry is not None
+    return (
+        f"{model.entry.name} ({human_size(model.entry.size)}) is not on this machine yet; fetch it with "
+        f"`octavo models pull {model.entry.id}`, or choose another model."
+    )

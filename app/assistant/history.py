@@ -1,0 +1,95 @@
+"""From stored messages to what a model reads, and what the answers' records say about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from octavo.app.assistant.budget import Budget, LeftOut, Turn
+
+if TYPE_CHECKING:
+    from octavo.engine.tokenizer import Message, Tokenizer
+    from octavo.storage.conversations import StoredMessage
+
+CONTEXT_FULL = "context full"
+REFUSED = "too long for the context"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTurn:
+    """A question and what followed it. A refused one was too long for the context and is never sent again."""
+
+    messages: tuple[StoredMessage, ...]
+
+    @property
+    def refused(self) -> bool:
+        return any(message.record.get("refused") for message in self.messages)
+
+    def as_read(self, tokenizer: Tokenizer) -> Turn:
+        """The turn for the prompt; answers that never got a word are left away."""
+        return Turn(tuple(_as_read(message, tokenizer) for message in self.messages if message.text))
+
+
+def _as_read(message: StoredMessage, tokenizer: Tokenizer) -> Message:
+    """Generated ids are kept where they are ids of this tokenizer, which is so if they spell the very text."""
+    from octavo.engine.tokenizer import Message
+
+    ids = message.token_ids
+    return Message(message.role, message.text, ids if ids and tokenizer.decode(ids) == message.text else None)
+
+
+def turns_of(path: Sequence[StoredMessage]) -> list[StoredTurn]:
+    """The path from the first message on, in whole turns: each starts with a question."""
+    starts = [i for i, message in enumerate(path) if message.role == "user" or i == 0]
+    return [StoredTurn(tuple(path[start:end])) for start, end in zip(starts, [*starts[1:], len(path)], strict=True)]
+
+
+def first_kept(turns: Sequence[StoredTurn], budget: Budget) -> int:
+    """The turn the last answer's prompt began with, or 0 where a larger context may hold more again."""
+    windows = [message.record.get("window") for turn in turns for message in turn.messages]
+    window = next((window for window in reversed(windows) if window), None)
+    if window is None or Budget(window["context"], window["reserve"], window["margin"]).available < budget.available:
+        return 0
+    starts = [turn.messages[0].id for turn in turns]
+    return starts.index(window["kept_from"]) if window["kept_from"] in starts else 0
+
+
+def window_record(budget: Budget, num_prompt: int, kept_from: str) -> dict[str, Any]:
+    """The prompt's measures for an answer's record; `kept_from` is the first message of the history it held."""
+    return {
+        "context": budget.context,
+        "reserve": budget.reserve,
+        "margin": budget.margin,
+        "prompt_tokens": num_prompt,
+        "kept_from": kept_from,
+    }
+
+
+def left_out_record(path: Sequence[StoredMessage], left_out: Sequence[LeftOut]) -> list[dict[str, Any]]:
+    """What left, as stretches of the path: of one reason, from `first_id` to `last_id`, both included."""
+    left = {item.message_id: item for item in left_out}
+    stretches: list[dict[str, Any]] = []
+    reason = None
+    for message in path:
+        item = left.get(message.id)
+        if item is not None:
+            if item.reason != reason:
+                stretches.append({"first_id": item.message_id, "reason": item.reason, "messages": 0, "tokens": 0})
+            stretches[-1]["last_id"] = item.message_id
+            stretches[-1]["messages"] += 1
+            stretches[-1]["tokens"] += item.tokens
+        reason = item.reason if item is not None else None
+    return stretches
+
+
+def left_out_ids(path: Sequence[StoredMessage]) -> dict[str, str]:
+    """Ids of the messages on `path` that the last answer was given without, with the reason."""
+    record: Mapping[str, Any] = next((m.record for m in reversed(path) if "left_out" in m.record), {})
+    places = {message.id: place for place, message in enumerate(path)}
+    left: dict[str, str] = {}
+    for stretch in record.get("left_out", ()):
+        if stretch["first_id"] in places and stretch["last_id"] in places:
+            for message in path[places[stretch["first_id"]] : places[stretch["last_id"]] + 1]:
+                left[message.id] = stretch["reason"]
+    return left
