@@ -128,8 +128,8 @@ INLINE void attend_heads(const int n, const bool bf16, const Attention *a, int64
         const int64_t next_slot = page + 1 < end ? a->slots[at + 1] : slot;
         const int64_t ahead = slab_index(slab, next_slot, 0, 0, 0) - slab_index(slab, slot, 0, 0, 0);
         for (int64_t t = 0; t < tokens; t += TOKENS)
-            attend_block(n, bf16, slab->data, slab_index(slab, slot, 0, kv_head, t), slab_index(slab, slot, 1, kv_head, t),
-                         dim, tokens - t < TOKENS ? tokens - t : TOKENS, ahead, &heads);
+            attend_block(n, bf16, slab->data, slab_index(slab, slot, 0, kv_head, t),
+                         slab_index(slab, slot, 1, kv_head, t), dim, tokens - t < TOKENS ? tokens - t : TOKENS, ahead, &heads);
     }
     for (int h = 0; h < n; h++) {
         float *partial = partial_of(a, sequence, group, first + h);

@@ -147,8 +147,8 @@ INLINE void chunk_Q6_K(const uint8_t *p, int groups, Chunk *c) {
 }
 /* Sixteen bytes as the third bytes of floats whose highest byte is 0x3f. */
 INLINE V fractions16(const uint8_t *p) {
-    const __m512i third_bytes = _mm512_set_epi32(15 << 16, 14 << 16, 13 << 16, 12 << 16, 11 << 16, 10 << 16, 9 << 16, 8 << 16,
-                                                 7 << 16, 6 << 16, 5 << 16, 4 << 16, 3 << 16, 2 << 16, 1 << 16, 0);
+    const __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    const __m512i third_bytes = _mm512_slli_epi32(lanes, 16);
     __m512i bytes = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)p));
     return _mm512_castsi512_ps(
         _mm512_mask_shuffle_epi8(_mm512_set1_epi32(0x3f000000), 0x4444444444444444, bytes, third_bytes));

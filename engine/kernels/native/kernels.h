@@ -70,7 +70,7 @@ typedef struct {
     int64_t angles;
     float scale;
     int64_t n, heads, max_pages;
-    float *partial;  /* [n * group count, heads, dim + 2]: see attention.inc.h */
+    float *partial;  /* [n, max_groups, heads, dim + 2]: see attention.inc.h */
     int64_t max_groups;
     float *out;      /* [n, heads, dim] */
 } Attention;
@@ -85,12 +85,13 @@ typedef struct {
     void (*multiply)(const Matrix *matrix, int64_t first, int64_t last, const float *x, int64_t n, int64_t cols);
     /* `count` weights, a whole number of blocks, as float32 or bfloat16. */
     void (*dequantize)(int64_t format, const uint8_t *data, int64_t count, void *out, bool out_bf16);
-    /* The rest: rows, elements or heads from `first` to before `last`. */
+    /* Rows or elements from `first` to before `last`. */
     void (*rms_norm)(const Norm *norm, int64_t first, int64_t last);
     void (*silu_mul)(const Gated *gated, int64_t first, int64_t last);
     void (*write_kv)(const KvWrite *write, int64_t first, int64_t last);
     /* One (sequence, page group, KV head): fills `partial` for the query heads that share the KV head. */
     void (*attend)(const Attention *attention, int64_t sequence, int64_t group, int64_t kv_head);
+    /* All groups of a sequence: from `partial` to `out`. */
     void (*merge)(const Attention *attention, int64_t sequence);
 } KernelTable;
 

@@ -130,8 +130,8 @@ static PyObject *ops_write_kv(PyObject *object, Arguments arguments, Py_ssize_t 
     Py_RETURN_NONE;
 }
 
-/* decode_attention(slab, slots_in_slab, bf16, kv_heads, page_size, dim, q, slots, distances, num_pages, tails, cos, sin,
- * angles, scale, n, heads, max_pages, out) */
+/* decode_attention(slab, slots_in_slab, bf16, kv_heads, page_size, dim, q, slots, distances, num_pages, tails, cos,
+ * sin, angles, scale, n, heads, max_pages, out) */
 static PyObject *ops_decode_attention(PyObject *object, Arguments arguments, Py_ssize_t count) {
     ARGUMENTS(19);
     Attention a;

@@ -156,6 +156,7 @@ const KernelTable *find_kernels(const char *isa) {
     const KernelTable *available[3];
     int count = 0;
 #if defined(__x86_64__)
+    __builtin_cpu_init();
     const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))

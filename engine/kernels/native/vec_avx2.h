@@ -79,7 +79,10 @@ INLINE V v_load_f16(const uint16_t *p) {
 
 INLINE __m256 sum8(const float *vectors) {
     __m256 v[8];
-    for (int i = 0; i < 8; i++) v[i] = _mm256_add_ps(_mm256_loadu_ps(vectors + 16 * i), _mm256_loadu_ps(vectors + 16 * i + 8));
+    for (int i = 0; i < 8; i++) {
+        const float *p = vectors + 16 * i;
+        v[i] = _mm256_add_ps(_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8));
+    }
     for (int i = 0; i < 4; i++) v[i] = _mm256_hadd_ps(v[2 * i], v[2 * i + 1]);
     __m256 low = _mm256_hadd_ps(v[0], v[1]), high = _mm256_hadd_ps(v[2], v[3]);
     return _mm256_add_ps(_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31));

@@ -5,7 +5,6 @@
 #include <stdint.h>
 #include <string.h>
 
-
 #define TARGET
 #define INLINE static inline __attribute__((always_inline))
 
