@@ -42,7 +42,7 @@ class Answer:
         return {"text": self.text, "model": model, **self.record()}
 
     def record(self) -> dict[str, Any]:
-        """How the answer came about: what is kept beside its text."""
+        """How the answer came about, in values that JSON has: what is kept beside its text."""
         metrics = self.metrics
         document: dict[str, Any] = {
             "usage": {
@@ -62,7 +62,7 @@ class Answer:
                     "e2e_s",
                 )
             },
-            "policy": asdict(self.policy),
+            "policy": {**asdict(self.policy), "stop": list(self.policy.stop)},
             "finish_reason": self.finish_reason,
         }
         if self.error is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -15,8 +15,8 @@ import click
 from octavo.app.errors import AppError
 
 if TYPE_CHECKING:
-    from octavo.app.assistant.assistant import Answer, Assistant
-    from octavo.engine.config import GenerationPolicy
+    from octavo.app.assistant.assistant import Answer
+    from octavo.app.settings import Settings
     from octavo.engine.tokenizer import Message
 
 CANCELLED = 130  # what a shell reports for a program that Ctrl+C ended
@@ -25,6 +25,7 @@ CANCELLED = 130  # what a shell reports for a program that Ctrl+C ended
 @click.command()
 @click.argument("question", required=False)
 @click.option("--model", metavar="NAME|PATH", help="A model's name, .gguf file or folder.")
+@click.option("--conversation", metavar="ID|new|last", help="Ask as part of a stored conversation, or begin one.")
 @click.option("--system", metavar="TEXT", help="The system prompt.")
 @click.option("--temperature", type=float, help="0 is greedy; higher is more varied.")
 @click.option("--top-k", type=int, help="Choose among the K most likely tokens; 0 is all.")
@@ -38,21 +39,22 @@ CANCELLED = 130  # what a shell reports for a program that Ctrl+C ended
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), help="Where the model runs.")
 @click.option("--offline", is_flag=True, default=None, help="Never download anything.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of the text.")
-def command(question: str | None, as_json: bool, **flags: Any) -> int:
+def command(question: str | None, conversation: str | None, as_json: bool, **flags: Any) -> int:
     """Ask one QUESTION and print the answer.
 
     Without QUESTION it is read from standard input. With both, standard input is the material the question is
     about: `octavo ask "What does this do?" < script.sh`.
     """
-    from octavo.app.cli.opening import open_assistant
     from octavo.app.settings import load_settings
 
     prompt = _prompt(question)
     settings = load_settings(_as_settings(flags))
-    assistant, name = open_assistant(settings)
-    answer = _stream(assistant, _messages(settings.system, prompt), settings.generation.policy(), show=not as_json)
+    if conversation is None:
+        answer, document = _ask(prompt, settings, show=not as_json)
+    else:
+        answer, document = _ask_in(conversation, prompt, settings, show=not as_json)
     if as_json:
-        click.echo(json.dumps(answer.as_json(name), ensure_ascii=False, indent=2))
+        click.echo(json.dumps(document, ensure_ascii=False, indent=2))
     if answer.error is not None:
         raise AppError(f"The answer broke off: {answer.error}.")
     return CANCELLED if answer.finish_reason == "cancelled" else 0
@@ -102,22 +104,58 @@ def _messages(system: str, prompt: str) -> list[Message]:
     return [Message("system", system)] * bool(system) + [Message("user", prompt)]
 
 
-def _stream(assistant: Assistant, messages: list[Message], policy: GenerationPolicy, *, show: bool) -> Answer:
-    """Run the answer to its end, printing the text as it comes; Ctrl+C ends it early, and what came is kept."""
+def _ask(prompt: str, settings: Settings, *, show: bool) -> tuple[Answer, dict[str, Any]]:
+    """The answer, and it as the document --json prints."""
     from octavo.app.assistant.assistant import Answer
+    from octavo.app.cli.opening import open_assistant
 
+    assistant, name = open_assistant(settings)
     answer = None
-    with _interrupt_flag() as interrupted:
+    with _interrupt_flag() as interrupted, _written(show=show) as write:
+        messages, policy = _messages(settings.system, prompt), settings.generation.policy()
         for event in assistant.answer(messages, policy, is_cancelled=lambda: bool(interrupted)):
             if isinstance(event, Answer):
                 answer = event
-            elif show:
-                sys.stdout.write(event.text)
-                sys.stdout.flush()
+            else:
+                write(event.text)
     assert answer is not None, "an answer always ends with its Answer"
-    if show and not answer.text.endswith("\n"):
+    return answer, answer.as_json(name)
+
+
+def _ask_in(conversation: str, prompt: str, settings: Settings, *, show: bool) -> tuple[Answer, dict[str, Any]]:
+    """As `_ask`, with the question and the answer saved in a conversation; the document names both."""
+    from octavo.app.cli.continuing import opened_turn
+
+    end = None
+    with (
+        opened_turn(conversation, settings) as ask,
+        _interrupt_flag() as interrupted,
+        _written(show=show) as write,
+    ):
+        for piece in ask(prompt, lambda: bool(interrupted)):
+            if isinstance(piece, str):
+                write(piece)
+            else:
+                end = piece
+    assert end is not None, "an answer that is not refused ends with its Answer"
+    answer, message = end
+    return answer, answer.as_json(message.model) | {"conversation": message.conversation_id, "message": message.id}
+
+
+@contextmanager
+def _written(*, show: bool) -> Iterator[Callable[[str], None]]:
+    """Writes text to standard output as it comes, and ends its last line; Ctrl+C or not, what came is kept."""
+    last = ""
+
+    def write(text: str) -> None:
+        nonlocal last
+        last = text
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+    yield write if show else lambda text: None
+    if show and not last.endswith("\n"):
         click.echo()
-    return answer
 
 
 @contextmanager

@@ -15,7 +15,9 @@ from octavo.app.errors import AppError
 COMMANDS = {
     "ask": ("ask", "Ask one question; the answer streams to standard output."),
     "bench": ("bench", "Measure this machine: decode and prefill speed, memory."),
+    "chat": ("chat", "Open the chat screen; the same as `octavo` alone."),
     "completion": ("completion", "Print the completion script for your shell."),
+    "conversations": ("conversations", "List, show, search, export and delete conversations."),
     "doctor": ("doctor", "Say what was found on this machine, and what is wrong."),
     "models": ("models", "Fetch, list, choose, inspect and remove models."),
     "paths": ("paths", "Print the folders and files Octavo uses."),
@@ -42,10 +44,19 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="octavo", prog_name="octavo")
-def cli() -> None:
-    """Octavo: a local assistant that never runs out of memory."""
+@click.pass_context
+def cli(context: click.Context) -> int:
+    """Octavo: a local assistant that never runs out of memory.
+
+    Without a command it opens the chat screen.
+    """
+    if context.invoked_subcommand is not None:
+        return 0
+    code = context.invoke(importlib.import_module("octavo.app.cli.chat").command)
+    assert isinstance(code, int)
+    return code
 
 
 def run() -> int:

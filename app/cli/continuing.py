@@ -1,0 +1,66 @@
+"""`octavo ask --conversation`: the question and its answer become part of a stored conversation."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from octavo.app.cli.progress import announce
+from octavo.app.cli.stored import SHORT_ID, find_conversation, open_conversations
+from octavo.app.errors import AppError
+
+if TYPE_CHECKING:
+    from octavo.app.assistant.assistant import Answer
+    from octavo.app.assistant.chat import Chat
+    from octavo.app.settings import Settings
+    from octavo.storage.conversations import Conversation, Conversations, StoredMessage
+
+NEW = "new"
+Pieces = Iterator["str | tuple[Answer, StoredMessage]"]
+
+
+@contextlib.contextmanager
+def opened_turn(given: str, settings: Settings) -> Iterator[Callable[[str, Callable[[], bool]], Pieces]]:
+    """What asks a question in the conversation `given`: "new", "last" or an id. The model is loaded here.
+
+    Called with the question and what says that it is cancelled, it yields text as it comes, then the answer with the
+    message it was saved as. Raises the errors of `open_assistant`, StorageError, and AppError where the engine
+    refuses the question.
+    """
+    from octavo.app.assistant.chat import Chat
+    from octavo.app.cli.opening import open_assistant
+
+    with open_conversations(write=True) as conversations:
+        found = None if given == NEW else find_conversation(conversations, given)
+        assistant, name = open_assistant(settings)
+        yield partial(_ask, Chat(assistant, conversations, settings, name), conversations, found)
+
+
+def _ask(
+    chat: Chat,
+    conversations: Conversations,
+    found: Conversation | None,
+    question: str,
+    is_cancelled: Callable[[], bool],
+) -> Pieces:
+    from octavo.app.assistant.chat import AnswerDone, AnswerStarted, AnswerText
+
+    conversation = found or conversations.create()
+    for event in chat.turn(conversation.id, question, is_cancelled=is_cancelled):
+        if isinstance(event, AnswerStarted) and event.left_out:
+            tokens = sum(item.tokens for item in event.left_out)
+            announce(
+                f"{len(event.left_out)} earlier messages ({tokens:,} tokens) are not in the prompt, which has "
+                f"{event.prompt_tokens:,} tokens of the context of {event.context:,}."
+            )
+        elif isinstance(event, AnswerText):
+            yield event.text
+        elif isinstance(event, AnswerDone):
+            if event.answer is None:
+                raise AppError(str(event.message.record["error"]))
+            yield event.answer, event.message
+    if found is None:
+        short = conversation.id[:SHORT_ID]
+        announce(f"This is conversation {short}; go on with `octavo ask --conversation {short}`.")
