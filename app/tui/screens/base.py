@@ -1,0 +1,123 @@
+"""What the parts of the main screen share: its widgets by name, its state, and work in threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from textual.screen import Screen
+from textual.worker import get_current_worker
+
+from octavo.app.tui.messages import EngineNews, EventQueue, Failed, Finished
+from octavo.app.tui.state import InputHistory
+from octavo.app.tui.widgets.completions import Completions
+from octavo.app.tui.widgets.prompt_input import PromptInput
+from octavo.app.tui.widgets.sidebar import Sidebar
+from octavo.app.tui.widgets.status_line import StatusLine
+from octavo.app.tui.widgets.top_bar import TopBar
+from octavo.app.tui.widgets.transcript import Transcript
+
+if TYPE_CHECKING:
+    from octavo.app.tui.app import OctavoApp
+    from octavo.app.tui.backend import Backend, OpenBackend
+
+
+class ScreenBase(Screen[None]):
+    """State that more than one part needs. `backend` is None until it is open."""
+
+    def __init__(self, open_backend: OpenBackend, history: InputHistory) -> None:
+        super().__init__()
+        self._open_backend = open_backend
+        self._history = history
+        self.backend: Backend | None = None
+        self.events = EventQueue(lambda: self.post_message(EngineNews()))
+        self.conversation_id: str | None = None
+        self.is_busy = False  # an answer is asked for, and has not ended
+        self.live_id: str | None = None  # the answer being written, in whichever conversation
+        self.live_conversation: str | None = None
+        self.live_text = ""
+        self.editing_id: str | None = None
+        self.unsent = ""  # what was sent before the backend was open
+
+    @property
+    def octavo(self) -> OctavoApp:
+        """The program this screen belongs to."""
+        return cast("OctavoApp", self.app)
+
+    def in_thread(
+        self,
+        function: Callable[[], Any],
+        then: Callable[[Any], Any] | None = None,
+        otherwise: Callable[[Exception], Any] | None = None,
+        *,
+        group: str = "default",
+    ) -> None:
+        """Run something slow in a thread; what comes of it arrives as a message.
+
+        In a group other than the default, a newer call makes the result of an older one void.
+        """
+
+        def run() -> None:
+            try:
+                result = function()
+            except Exception as error:
+                message: Finished | Failed = Failed(error, otherwise)
+            else:
+                message = Finished(then, result)
+            if not get_current_worker().is_cancelled:
+                self.post_message(message)
+
+        self.run_worker(run, thread=True, exclusive=group != "default", group=group)
+
+    async def on_finished(self, event: Finished) -> None:
+        event.stop()
+        if event.then is not None:
+            await _call(event.then, event.result)
+
+    async def on_failed(self, event: Failed) -> None:
+        event.stop()
+        await _call(event.otherwise or self.show_error, event.error)
+
+    def show_error(self, error: Exception) -> None:
+        """Say what went wrong; errors of ours are sentences already."""
+        from octavo.app.errors import AppError
+        from octavo.engine.errors import EngineError
+        from octavo.storage.errors import StorageError
+
+        deliberate = isinstance(error, (AppError, EngineError, StorageError))
+        self.tell(str(error) if deliberate else f"{type(error).__name__}: {error}", severity="error")
+
+    def tell(self, text: str, *, severity: str = "information") -> None:
+        """A notice in the corner. The text is never markup."""
+        self.app.notify(text, severity=severity, markup=False, timeout=8 if severity == "error" else 4)  # type: ignore[arg-type]
+
+    @property
+    def prompt(self) -> PromptInput:
+        return self.query_one("#prompt", PromptInput)
+
+    @property
+    def transcript(self) -> Transcript:
+        return self.query_one("#transcript", Transcript)
+
+    @property
+    def sidebar(self) -> Sidebar:
+        return self.query_one("#sidebar", Sidebar)
+
+    @property
+    def completions(self) -> Completions:
+        return self.query_one("#completions", Completions)
+
+    @property
+    def status(self) -> StatusLine:
+        return self.query_one("#status", StatusLine)
+
+    @property
+    def top(self) -> TopBar:
+        return self.query_one("#top", TopBar)
+
+
+async def _call(function: Callable[[Any], Any], argument: Any) -> None:
+    """Call a handler that may or may not be a coroutine."""
+    result = function(argument)
+    if hasattr(result, "__await__"):
+        await result

@@ -1,0 +1,199 @@
+"""One message of the transcript, or one piece of a long one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.style import Style
+from textual.widget import Widget
+from textual.widgets import Static
+
+from octavo.app.tui.parts import Part
+from octavo.app.tui.text import count, seconds, visible
+
+if TYPE_CHECKING:
+    from textual.widgets.markdown import MarkdownStream
+
+    from octavo.app.tui.widgets.markdown_view import CodeBlock, MarkdownView
+
+_FOLDED_LINES = 20
+_FOLDED_CHARACTERS = 2_500
+
+
+class Entry(Vertical, can_focus=True):
+    """A focusable piece. The keys shown in its footer work while it has the focus."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "screen.focus_entry(-1)", show=False),
+        Binding("down,j", "screen.focus_entry(1)", show=False),
+        Binding("c", "ask('copy')", show=False),
+        Binding("e", "ask('edit')", show=False),
+        Binding("r", "ask('regenerate')", show=False),
+        Binding("left", "ask('older')", show=False),
+        Binding("right", "ask('newer')", show=False),
+        Binding("enter,space", "unfold", show=False),
+    ]
+
+    @dataclass
+    class ActionRequested(Message):
+        """The user asked for something with this message: copy, edit, regenerate, older or newer (branch)."""
+
+        entry: Entry
+        action: str
+
+    def __init__(self, part: Part) -> None:
+        super().__init__(classes=f"-{part.message.role}")
+        self.part = part
+        self.is_folded = part.message.role == "user" and _is_long(part.piece.text)
+        self._stream: MarkdownStream | None = None
+        self._body: Widget | None = None
+
+    def compose(self) -> ComposeResult:
+        self._body = self._make_body()
+        yield self._body
+        yield _Footer(self)
+
+    def on_mount(self) -> None:
+        self._show_state()
+
+    def _make_body(self) -> Widget:
+        text = self.part.piece.text
+        if self.part.message.role == "user":
+            return Static(self._user_text(), classes="user-text", markup=False)
+        from octavo.app.tui.widgets.markdown_view import MarkdownView
+
+        return MarkdownView(text)
+
+    def _user_text(self) -> str:
+        text = self.part.piece.text
+        if self.is_folded:
+            shown = "\n".join(text[:_FOLDED_CHARACTERS].splitlines()[:_FOLDED_LINES])
+            text = f"{shown}\n… {count(text.count(chr(10)) + 1, 'line')}, {count(len(text), 'character')} in all"
+        return visible(text)
+
+    @property
+    def markdown(self) -> MarkdownView | None:
+        """The view of an answer's text."""
+        from octavo.app.tui.widgets.markdown_view import MarkdownView
+
+        return self._body if isinstance(self._body, MarkdownView) else None
+
+    def code_blocks(self) -> list[CodeBlock]:
+        """The code blocks on the screen, top to bottom."""
+        return self.markdown.code_blocks() if self.markdown is not None else []
+
+    def change(self, part: Part) -> None:
+        """Show another state of the same piece; its text is changed only by `write` and `rewrite`."""
+        self.part = part
+        self._show_state()
+
+    def _show_state(self) -> None:
+        message = self.part.message
+        self.set_class(bool(self.part.left_out), "-left-out")
+        self.set_class(self.part.index == 0, "-first")
+        self.set_class(self.part.is_last, "-last")
+        self.set_class(message.status == "streaming", "-streaming")
+        self.set_class(message.status == "error", "-failed")
+        for footer in self.query(_Footer):
+            footer.refresh(layout=True)
+
+    async def write(self, text: str, part: Part) -> None:
+        """Add streamed text at the end, which makes it `part`."""
+        was_empty, self.part = not self.part.piece.text, part
+        if was_empty:
+            self._show_state()
+        if self.markdown is None:
+            return
+        if self._stream is None:
+            self._stream = self.markdown.get_stream(self.markdown)
+        await self._stream.write(text)
+
+    async def end_stream(self) -> None:
+        """Everything written is on the screen when this returns."""
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            await stream.stop()
+
+    def action_ask(self, action: str) -> None:
+        self.post_message(self.ActionRequested(self, action))
+
+    def action_unfold(self) -> None:
+        if _is_long(self.part.piece.text) and isinstance(self._body, Static):
+            self.is_folded = not self.is_folded
+            self._body.update(self._user_text())
+            self._show_state()
+
+
+def _is_long(text: str) -> bool:
+    return len(text) > _FOLDED_CHARACTERS or text.count("\n") >= _FOLDED_LINES
+
+
+class _Footer(Static):
+    """The line below a message: what is known about it, and what can be done with it."""
+
+    def __init__(self, entry: Entry) -> None:
+        super().__init__(markup=False)
+        self._entry = entry
+
+    def render(self) -> Content:
+        part = self._entry.part
+        notes = _notes(part)
+        pieces: list[Content] = [Content(" · ".join(notes))] if notes else []
+        if part.is_last and part.message.status != "streaming":
+            pieces += self._actions(part)
+        return Content("  ").join(pieces)
+
+    def _actions(self, part: Part) -> list[Content]:
+        user = part.message.role == "user"
+        actions = [_button("⧉ copy", "copy"), _button("✎ edit", "edit") if user else _button("↻ again", "regenerate")]
+        if len(part.branches) > 1 and part.message.id in part.branches:
+            place = part.branches.index(part.message.id) + 1
+            actions += [_button("‹", "older") + Content(f" {place}/{len(part.branches)} ") + _button("›", "newer")]
+        if user and _is_long(part.piece.text):
+            actions.append(_button("▾ unfold" if self._entry.is_folded else "▴ fold", "unfold"))
+        return actions
+
+    def action_press(self, action: str) -> None:
+        if action == "unfold":
+            self._entry.action_unfold()
+        else:
+            self._entry.action_ask(action)
+
+
+def _button(label: str, action: str) -> Content:
+    return Content(label).stylize(Style.from_meta({"@click": f"press({action!r})"}))
+
+
+def _notes(part: Part) -> list[str]:
+    """What is known about a message, in a few words."""
+    message, notes = part.message, []
+    if part.left_out:
+        notes.append(f"not in the prompt: {part.left_out}")
+    if not part.is_last or message.role == "user":
+        return notes
+    if message.status == "streaming":
+        return [*notes, "writing…" if part.piece.text else "reading…"]
+    ending = {"cancelled": "stopped", "error": "broke off", "interrupted": "interrupted when Octavo ended"}
+    record = message.record
+    if message.status in ending:
+        notes.append(ending[message.status])
+    elif record.get("finish_reason") == "length":
+        notes.append("cut off at the longest answer allowed")
+    if message.status == "error" and record.get("error"):
+        notes.append(visible(str(record["error"])))
+    usage, timings = record.get("usage") or {}, record.get("timings") or {}
+    if message.model:
+        notes.append(visible(message.model))
+    if usage.get("generated_tokens"):
+        notes.append(count(usage["generated_tokens"], "token"))
+    if timings.get("tokens_per_s"):
+        notes.append(f"{timings['tokens_per_s']:.1f} tok/s")
+    if timings.get("ttft_s"):
+        notes.append(f"first word after {seconds(timings['ttft_s'])}")
+    return notes

@@ -1,0 +1,152 @@
+"""The conversation on the screen, and the answer that is being written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from textual.app import ComposeResult
+from textual.widgets import Static
+
+from octavo.app.tui.parts import Part, parts_of
+from octavo.app.tui.pieces import Cut, Piece, PieceSplitter
+from octavo.app.tui.widgets.window import MOST, PartsWindow
+
+if TYPE_CHECKING:
+    from octavo.storage.conversations import StoredMessage
+
+
+class Transcript(PartsWindow):
+    """Shows messages. Where there are none, `greeting` stands in the middle."""
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id, classes=classes)
+        self._splitter = PieceSplitter()
+
+    def compose(self) -> ComposeResult:
+        yield Static("", id="greeting", markup=False)
+
+    def greet(self, text: str) -> None:
+        """Say what is possible here, as long as there are no messages."""
+        self.query_one("#greeting", Static).update(text)
+
+    async def show(self, parts: Sequence[Part]) -> None:
+        """Show another conversation, at its end."""
+        async with self.turn:
+            self._parts = list(parts)
+            await self._mount_tail()
+            self._show_greeting()
+        self.anchor()
+
+    async def add(self, parts: Sequence[Part]) -> None:
+        """Add a message at the end, and go there."""
+        async with self.turn:
+            self._splitter = PieceSplitter()
+            had_end = self.has_end
+            self._parts += parts
+            if had_end:
+                await self._mount_after(len(parts))
+                await self._drop_first()
+            else:
+                await self._mount_tail()
+            self._show_greeting()
+        self.anchor()
+
+    async def truncate(self, message_id: str) -> None:
+        """Take away this message and all that follow."""
+        async with self.turn:
+            keep = next((place for place, part in enumerate(self._parts) if part.message.id == message_id), None)
+            if keep is not None:
+                await self._cut(keep)
+            self._show_greeting()
+
+    async def _cut(self, keep: int) -> None:
+        """Keep the first parts only; some of them are mounted afterwards."""
+        place = max(keep - self._first, 0)
+        gone, self._entries = self._entries[place:], self._entries[:place]
+        self._parts = self._parts[:keep]
+        await self._drop(gone)
+        if not self._entries:
+            self._first = keep
+            await self._mount_tail()
+
+    def _show_greeting(self) -> None:
+        self.query_one("#greeting").display = not self._parts
+
+    # The answer being written
+
+    async def stream(self, text: str) -> None:
+        """Add text to the last message."""
+        async with self.turn:
+            if not self._parts:
+                return
+            pending = ""
+            for part in self._splitter.feed(text):
+                if isinstance(part, Cut):
+                    await self._write(pending + part.close)
+                    await self._next_piece(part)
+                    pending = ""
+                else:
+                    pending += part
+            await self._write(pending)
+
+    async def _write(self, text: str) -> None:
+        if not text:
+            return
+        last = self._parts[-1]
+        self._parts[-1] = replace(last, piece=replace(last.piece, text=last.piece.text + text))
+        if self.has_end:
+            await self._entries[-1].write(text, self._parts[-1])
+
+    async def _next_piece(self, cut: Cut) -> None:
+        last = self._parts[-1]
+        done = replace(last, is_last=False, piece=replace(last.piece, cut_end=bool(cut.close)))
+        had_end = self.has_end
+        self._parts[-1] = done
+        self._parts.append(replace(last, index=last.index + 1, piece=Piece(cut.reopen, cut_start=bool(cut.reopen))))
+        if not had_end:
+            return
+        await self._entries[-1].end_stream()
+        self._entries[-1].change(done)
+        if self.is_at_end or sum(entry.part.cost for entry in self._entries) < 2 * MOST:
+            await self._mount_after(1)
+            if self.is_at_end:
+                await self._drop_first()
+
+    async def finish(self, message: StoredMessage) -> None:
+        """The last message is complete: show how it ended, and its stored text where it differs."""
+        async with self.turn:
+            if self.has_end and self._entries:
+                await self._entries[-1].end_stream()
+            final = parts_of(message)
+            old = [part for part in self._parts if part.message.id == message.id]
+            if [part.piece.text for part in final] != [part.piece.text for part in old]:
+                with self.app.batch_update():
+                    await self._cut(len(self._parts) - len(old))
+                    self._parts += final
+                    await self._mount_tail()
+            self._update(lambda part: replace(part, message=message) if part.message.id == message.id else part)
+
+    # What is known about messages
+
+    def set_branches(self, branches: Mapping[str, tuple[str, ...]]) -> None:
+        """Which messages have siblings; those not named stay as they are."""
+        self._update(lambda part: replace(part, branches=branches.get(part.message.id, part.branches)))
+
+    def set_left_out(self, reasons: Mapping[str, str]) -> None:
+        """Dim exactly the messages that were not part of the last prompt: id -> reason."""
+        self._update(lambda part: replace(part, left_out=reasons.get(part.message.id, "")))
+
+    def replace_message(self, old_id: str, message: StoredMessage) -> None:
+        """A message that was shown before it was saved now has its row."""
+        self._update(lambda part: replace(part, message=message) if part.message.id == old_id else part)
+
+    def _update(self, change: Callable[[Part], Part]) -> None:
+        for place, part in enumerate(self._parts):
+            new = change(part)
+            if new == part:
+                continue
+            self._parts[place] = new
+            if self._first <= place < self._end:
+                self._entries[place - self._first].change(new)
