@@ -42,7 +42,7 @@ class Status:
     """What the engine is doing and holds. Bytes; `tokens_used` of `tokens_limit` fill the context of the last answer.
 
     `kv_used` counts the pages with content, those kept for reuse among them. `tokens_per_s` is of the answer that
-    runs, or ran last.
+    runs, or ran last. Without a model all but `process_rss` are 0.
     """
 
     busy: bool

@@ -63,8 +63,9 @@ class _Answer:
 class EngineThread:
     """Loads models and answers questions, one command after the other. Every command returns at once.
 
-    `on_event` is called from this object's threads; it must return soon and must not raise. `load` opens a model
-    that is on this machine; nothing is ever downloaded here.
+    `on_event` is called from this object's threads; it must return soon and must not raise. After every command that
+    concerns the engine comes a Status that is not busy. `load` opens a model that is on this machine; nothing is ever
+    downloaded here.
     """
 
     def __init__(
@@ -169,6 +170,8 @@ class EngineThread:
                     self._answer(command)
             except Exception as error:
                 self._report(error)
+            with suppress(Exception):
+                self._emit(self._gauge.status(self._chat.assistant if self._chat else None, busy=False))
         self._chat = None
 
     def _answer(self, command: _Answer) -> None:
@@ -186,17 +189,15 @@ class EngineThread:
         except (EngineError, StorageError):
             raise
         except Exception:
-            self._chat = None  # whatever state the engine is in, nothing more is asked of it
+            self._chat, self._gauge = None, Gauge()  # whatever state the engine is in, nothing more is asked of it
             raise
         finally:
             self._forget(command.ask)
-            if self._chat is not None:
-                self._emit(self._gauge.status(self._chat.assistant, busy=False))
 
     def _load(self, model: str | None) -> None:
         from octavo.app.models.resolve import resolve_model
 
-        self._model, self._chat = model, None
+        self._model, self._chat, self._gauge = model, None, Gauge()
         gc.collect()  # two models at once may be more than the memory holds
         started, name = time.perf_counter(), model or ""
         try:
@@ -214,9 +215,7 @@ class EngineThread:
             self._emit(ModelFailed(name, f"{name} could not be loaded: {type(error).__name__}: {error}."))
             return
         self._chat = Chat(assistant, self._conversations, self._settings, name)
-        self._gauge = Gauge()
         self._emit(ModelReady(name, assistant.engine.max_context, time.perf_counter() - started))
-        self._emit(self._gauge.status(assistant, busy=False))
 
     def _forget(self, ask: _Ask) -> None:
         with self._lock:

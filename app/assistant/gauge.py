@@ -42,19 +42,19 @@ class Gauge:
             self._told = now
         return due
 
-    def status(self, assistant: Assistant, *, busy: bool) -> Status:
-        """The figures as they are now."""
+    def status(self, assistant: Assistant | None, *, busy: bool) -> Status:
+        """The figures as they are now; without a model those of the process alone."""
         import psutil
 
-        engine = assistant.engine
-        cache = engine.cache
+        engine = assistant.engine if assistant is not None else None
+        cache = engine.cache if engine is not None else None
         return Status(
             busy=busy,
-            weights=engine.weight_bytes,
-            kv_used=(cache.pages.num_pages - cache.pages.num_free) * cache.page_bytes,
-            kv_total=cache.nbytes,
+            weights=engine.weight_bytes if engine else 0,
+            kv_used=(cache.pages.num_pages - cache.pages.num_free) * cache.page_bytes if cache else 0,
+            kv_total=cache.nbytes if cache else 0,
             process_rss=psutil.Process().memory_info().rss,
             tokens_used=self._prompt_tokens + self._num_tokens,
-            tokens_limit=engine.max_context,
+            tokens_limit=engine.max_context if engine else 0,
             tokens_per_s=self._rate,
         )
