@@ -65,7 +65,10 @@ def conversation_from_row(row: Sequence[Any]) -> Conversation:
 
 def message_from_row(row: Sequence[Any]) -> StoredMessage:
     """A row of MESSAGE_COLUMNS."""
-    return StoredMessage(*row[:7], unpack(row[7]), row[8], json.loads(row[9]))
+    key, conversation_id, parent_id, role, text, status, created, token_ids, model, record = row
+    return StoredMessage(
+        key, conversation_id, parent_id, role, text, status, created, unpack(token_ids), model, json.loads(record)
+    )
 
 
 def pack(token_ids: Sequence[int]) -> bytes:
