@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from octavo.app.cli.bench_startup import startup
+
 if TYPE_CHECKING:
     from octavo.engine.engine import Engine
 
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 @click.group()
 def command() -> None:
     """Measure this machine. Run one bench at a time, on a quiet machine."""
+
+
+command.add_command(startup)
 
 
 @dataclass(frozen=True, slots=True)
