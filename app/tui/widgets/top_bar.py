@@ -16,7 +16,7 @@ class TopBar(Horizontal):
     title_text: reactive[str] = reactive("Octavo")
 
     def compose(self) -> ComposeResult:
-        yield Static("[@click=screen.toggle_sidebar]☰[/]", id="top-menu")
+        yield Static("[@click=screen.toggle_sidebar]≡[/]", id="top-menu")
         yield Static("Octavo", id="top-title", markup=False)
         yield Static("[@click=app.command_palette]Commands ^P[/]   [@click=screen.help]Help F1[/]", id="top-buttons")
 
