@@ -26,6 +26,10 @@ _PRAGMAS = (
 )
 
 
+class DamagedDatabaseError(StorageError):
+    """The bytes of the database are not what was written."""
+
+
 def connect(path: Path, access: Literal["write", "query", "look"]) -> Connection:
     """A connection to the file at `path`, an absolute path; it may be used from one thread at a time, any thread.
 
@@ -46,6 +50,8 @@ def connect(path: Path, access: Literal["write", "query", "look"]) -> Connection
             raw.execute("PRAGMA journal_mode = WAL")
         if access == "query":
             raw.execute("PRAGMA query_only = ON")
+        # A flipped bit costs one character, not the conversation.
+        raw.text_factory = lambda text: text.decode("utf-8", "replace")
         return Connection(raw, recursive_triggers=False, execute_plugins=False)
     except BaseException:
         raw.close()
@@ -60,12 +66,15 @@ def told(path: Path) -> Iterator[None]:
     except (sqlite3.IntegrityError, sqlite3.ProgrammingError):
         raise
     except sqlite3.DatabaseError as error:
-        raise StorageError(_sentence(path, error)) from error
+        raise _translation(path, error) from error
+    except UnicodeDecodeError as error:
+        # SQLite quotes a damaged schema in its message, byte by byte.
+        raise damaged(path, "its text is not UTF-8") from error
 
 
-def damaged(path: Path, problem: str) -> StorageError:
-    """What to say of a database that `problem` makes unusable."""
-    return StorageError(
+def damaged(path: Path, problem: str) -> DamagedDatabaseError:
+    """What to raise for a database that `problem` makes unusable."""
+    return DamagedDatabaseError(
         f"The database {path} is damaged ({problem}) and was left as it is; restore a copy of it, or move it away "
         f"together with the files named {path.name}-wal and {path.name}-shm to start with an empty one."
     )
@@ -76,15 +85,16 @@ def beside(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
 
 
-def _sentence(path: Path, error: sqlite3.DatabaseError) -> str:
+def _translation(path: Path, error: sqlite3.DatabaseError) -> StorageError:
     match getattr(error, "sqlite_errorcode", 0) & 0xFF:
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
-            return str(damaged(path, str(error)))
+            return damaged(path, str(error))
         case sqlite3.SQLITE_FULL:
-            return f"The disk is full, so {path} could not be written; free some space and try again."
+            problem = "the disk is full; free some space and try again"
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return f"Another program keeps {path} locked; close it and try again."
+            problem = "another program keeps it locked; close that one and try again"
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
-            return f"The database {path} is not accessible ({error}); check who owns it, and its folder."
+            problem = f"{error}; check who may write it, and its folder"
         case _:
-            return f"The database {path} cannot be used: {error}."
+            problem = str(error)
+    return StorageError(f"The database {path} cannot be used: {problem}.")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from octavo.storage import messages
+from octavo.storage import index, messages
+from octavo.storage.connection import DamagedDatabaseError
 from octavo.storage.errors import StorageError
-from octavo.storage.fulltext import MATCH_END, MATCH_START, indexed, match_expression, readable
+from octavo.storage.fulltext import match_expression
 from octavo.storage.ids import new_id
 from octavo.storage.records import (
     CONVERSATION_COLUMNS,
@@ -30,19 +32,31 @@ if TYPE_CHECKING:
 __all__ = ["Conversation", "Conversations", "Role", "SearchHit", "Status", "StoredMessage"]
 
 _SHORTEST_PREFIX = 4
-_SNIPPET_WORDS = 24
 _SELECT = f"SELECT {CONVERSATION_COLUMNS} FROM conversations"  # noqa: S608
-_HOLDING_WORDS = """(
-    seq IN (SELECT rowid FROM titles_fts WHERE titles_fts MATCH ?) OR id IN (
-        SELECT conversation_id FROM messages WHERE seq IN (SELECT rowid FROM messages_fts WHERE messages_fts MATCH ?)
-    ))"""
-_SEARCH = """
-    SELECT conversations.id, conversations.title, messages.id, snippet(messages_fts, 0, ?, ?, '…', ?)
-    FROM messages_fts
-    JOIN messages ON messages.seq = messages_fts.rowid
-    JOIN conversations ON conversations.id = messages.conversation_id
-    WHERE messages_fts MATCH ? ORDER BY rank LIMIT ?
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def _mending_the_index(
+    method: Callable[Concatenate[Conversations, _P], _R],
+) -> Callable[Concatenate[Conversations, _P], _R]:
+    """`method`, tried again with a rebuilt index if it met damage.
+
+    The check at start does not reach inside the index, and a message must not fail to be saved because of it.
     """
+
+    @functools.wraps(method)
+    def mended(self: Conversations, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        try:
+            return method(self, *args, **kwargs)
+        except DamagedDatabaseError:
+            if not self._database.writable:
+                raise
+            with self._database.atomic() as connection:
+                index.rebuild(connection)
+            return method(self, *args, **kwargs)
+
+    return mended
 
 
 class Conversations:
@@ -51,6 +65,7 @@ class Conversations:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    @_mending_the_index
     def create(self, title: str = "") -> Conversation:
         """A new conversation without messages."""
         now = _now()
@@ -60,9 +75,8 @@ class Conversations:
                 "INSERT INTO conversations (id, title, created, updated) VALUES (?, ?, ?, ?)",
                 [conversation.id, conversation.title, now, now],
             )
-            connection.execute(
-                "INSERT INTO titles_fts (rowid, text) VALUES (?, ?)", [cursor.lastrowid, indexed(conversation.title)]
-            )
+            assert cursor.lastrowid is not None
+            index.put_title(connection, cursor.lastrowid, conversation.title)
         return conversation
 
     def get(self, conversation_id: str) -> Conversation:
@@ -91,6 +105,7 @@ class Conversations:
             raise StorageError(f"More than one conversation has an id that begins with {prefix}; give more of it.")
         return conversation_from_row(rows[0])
 
+    @_mending_the_index
     def list(
         self, *, limit: int = 50, before: tuple[str, str] | None = None, query: str = ""
     ) -> builtins.list[Conversation]:
@@ -105,12 +120,13 @@ class Conversations:
             values += before
         expression = match_expression(query)
         if expression:
-            conditions.append(_HOLDING_WORDS)
+            conditions.append(index.HOLDING_WORDS)
             values += [expression, expression]
         sql = f"{_SELECT} WHERE {' AND '.join(conditions)} ORDER BY updated DESC, id DESC LIMIT ?"
         with self._database.reading() as connection:
             return [conversation_from_row(row) for row in connection.execute(sql, [*values, limit])]
 
+    @_mending_the_index
     def rename(self, conversation_id: str, title: str) -> None:
         """Give the conversation another title; its place in the list stays."""
         title = _one_line(title)
@@ -120,26 +136,23 @@ class Conversations:
             ).fetchone()
             if row is None:
                 raise _missing(conversation_id)
-            connection.execute("UPDATE titles_fts SET text = ? WHERE rowid = ?", [indexed(title), row[0]])
+            index.put_title(connection, row[0], title)
 
+    @_mending_the_index
     def delete(self, conversation_id: str) -> None:
         """Delete the conversation, its messages and what the index holds of them, and overwrite their bytes.
 
         While a reader in another process is at work, copies stay in the log until the database is closed.
         """
         with self._database.atomic() as connection:
-            messages.unindex(connection, conversation_id)
-            row = connection.execute(
-                "DELETE FROM conversations WHERE id = ? RETURNING seq", [conversation_id]
-            ).fetchone()
+            row = connection.execute("SELECT seq FROM conversations WHERE id = ?", [conversation_id]).fetchone()
             if row is None:
                 raise _missing(conversation_id)
-            connection.execute("DELETE FROM titles_fts WHERE rowid = ?", [row[0]])
-            # What is deleted stays in the index, only marked so, until its parts are merged.
-            connection.execute("INSERT INTO messages_fts (messages_fts) VALUES ('optimize')")
-            connection.execute("INSERT INTO titles_fts (titles_fts) VALUES ('optimize')")
+            index.forget(connection, row[0], conversation_id)
+            connection.execute("DELETE FROM conversations WHERE seq = ?", [row[0]])
         self._database.checkpoint()
 
+    @_mending_the_index
     def add_message(
         self,
         conversation_id: str,
@@ -178,6 +191,7 @@ class Conversations:
             _move_leaf(connection, message)
         return message
 
+    @_mending_the_index
     def update_message(
         self,
         message_id: str,
@@ -234,15 +248,13 @@ class Conversations:
             _move_leaf(connection, leaf)
         return leaf
 
+    @_mending_the_index
     def search(self, query: str, limit: int = 50) -> builtins.list[SearchHit]:
         """Up to `limit` messages that hold every word of `query`, the best match first."""
-        expression = match_expression(query)
-        if not expression:
-            return []
         with self._database.reading() as connection:
-            rows = connection.execute(_SEARCH, [MATCH_START, MATCH_END, _SNIPPET_WORDS, expression, limit])
-            return [SearchHit(key, title, message_id, readable(text)) for key, title, message_id, text in rows]
+            return index.search(connection, query, limit)
 
+    @_mending_the_index
     def mark_interrupted(self) -> int:
         """Mark answers that were streaming when Octavo was killed as interrupted; returns how many there were."""
         with self._database.atomic() as connection:

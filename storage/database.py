@@ -157,18 +157,12 @@ def _open_writer(path: Path) -> Database:
     try:
         if not path.exists():
             _create(path)
-        to_migrate = _check(path)
-        database = Database(path, lock)
+        if _check(path):
+            _migrate(path)
+        return Database(path, lock)
     except BaseException:
         lock.release()
         raise
-    if to_migrate:
-        try:
-            _migrate(path)
-        except BaseException:
-            database.close()
-            raise
-    return database
 
 
 def _open_reader(path: Path) -> Database:
@@ -217,7 +211,7 @@ def _check(path: Path) -> bool:
         raise damaged(path, "the file is empty")
     connection = connect(path, "look")
     try:
-        problem = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        problem = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if problem != "ok":
             raise damaged(path, problem.splitlines()[-1])
         if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:

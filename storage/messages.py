@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from octavo.storage import index
 from octavo.storage.errors import StorageError
-from octavo.storage.fulltext import indexed
 from octavo.storage.records import MESSAGE_COLUMNS, Status, StoredMessage, message_from_row, pack, storable
 
 if TYPE_CHECKING:
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 _FIND = f"SELECT {MESSAGE_COLUMNS} FROM messages WHERE id = ?"  # noqa: S608
 _ALL = f"SELECT {MESSAGE_COLUMNS} FROM messages WHERE conversation_id = ? ORDER BY seq"  # noqa: S608
 # A parent is older than its children, so the order of `seq` is the order from root to leaf. The text is fetched
-# last, so that the recursion carries numbers only.
+# last, so that the recursion carries numbers only. Comparing `seq` ends the recursion in a damaged file, too.
 _CHAIN = f"""
     WITH RECURSIVE chain (seq, parent_id) AS (
         SELECT seq, parent_id FROM messages WHERE id = ? AND conversation_id = ?
         UNION ALL
-        SELECT above.seq, above.parent_id FROM chain JOIN messages AS above ON above.id = chain.parent_id
+        SELECT above.seq, above.parent_id FROM chain JOIN messages AS above
+        ON above.id = chain.parent_id AND above.seq < chain.seq
     )
     SELECT {MESSAGE_COLUMNS} FROM messages WHERE seq IN (SELECT seq FROM chain) ORDER BY seq
     """  # noqa: S608
@@ -30,7 +31,8 @@ _NEWEST_BELOW = f"""
     WITH RECURSIVE branch (seq, id) AS (
         SELECT seq, id FROM messages WHERE id = ?
         UNION ALL
-        SELECT below.seq, below.id FROM branch JOIN messages AS below ON below.parent_id = branch.id
+        SELECT below.seq, below.id FROM branch JOIN messages AS below
+        ON below.parent_id = branch.id AND below.seq > branch.seq
     )
     SELECT {MESSAGE_COLUMNS} FROM messages WHERE seq = (SELECT max(seq) FROM branch)
     """  # noqa: S608
@@ -79,7 +81,7 @@ def insert(connection: Connection, message: StoredMessage) -> None:
     )
     assert cursor.lastrowid is not None
     if message.status != "streaming":
-        _index(connection, cursor.lastrowid, message.text)
+        index.put_message(connection, cursor.lastrowid, message.text)
 
 
 def save(
@@ -100,7 +102,7 @@ def save(
     if row is None:
         raise StorageError(f"There is no message {message_id} to save; its conversation may have been deleted.")
     if status != "streaming":
-        _index(connection, row[0], text)
+        index.put_message(connection, row[0], text)
     conversation_id: str = row[1]
     return conversation_id
 
@@ -111,21 +113,8 @@ def interrupt(connection: Connection) -> int:
         "UPDATE messages SET status = 'interrupted' WHERE status = 'streaming' RETURNING seq, text"
     ).fetchall()
     for seq, text in rows:
-        _index(connection, seq, text)
+        index.put_message(connection, seq, text)
     return len(rows)
-
-
-def unindex(connection: Connection, conversation_id: str) -> None:
-    """Take the conversation's messages out of the index."""
-    connection.execute(
-        "DELETE FROM messages_fts WHERE rowid IN (SELECT seq FROM messages WHERE conversation_id = ?)",
-        [conversation_id],
-    )
-
-
-def _index(connection: Connection, seq: int, text: str) -> None:
-    connection.execute("DELETE FROM messages_fts WHERE rowid = ?", [seq])
-    connection.execute("INSERT INTO messages_fts (rowid, text) VALUES (?, ?)", [seq, indexed(text)])
 
 
 def _one(connection: Connection, sql: str, message_id: str) -> StoredMessage:

@@ -64,11 +64,13 @@ def conversation_from_row(row: Sequence[Any]) -> Conversation:
 
 
 def message_from_row(row: Sequence[Any]) -> StoredMessage:
-    """A row of MESSAGE_COLUMNS."""
-    key, conversation_id, parent_id, role, text, status, created, token_ids, model, record = row
-    return StoredMessage(
-        key, conversation_id, parent_id, role, text, status, created, unpack(token_ids), model, json.loads(record)
-    )
+    """A row of MESSAGE_COLUMNS. If the details beside the text are damaged they are left out, and `record` says so."""
+    key, conversation_id, parent_id, role, text, status, created, packed, model, encoded = row
+    try:
+        token_ids, record = unpack(packed), json.loads(encoded)
+    except ValueError:
+        token_ids, record = (), {"error": "The details of this message are damaged."}
+    return StoredMessage(key, conversation_id, parent_id, role, text, status, created, token_ids, model, record)
 
 
 def pack(token_ids: Sequence[int]) -> bytes:
