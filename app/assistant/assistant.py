@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,6 +70,9 @@ class Answer:
         return document
 
 
+AnswerEvents = Generator[TextEvent | Answer, None, None]
+
+
 class Assistant:
     """An engine and the tokenizer of its model."""
 
@@ -83,7 +86,7 @@ class Assistant:
         policy: GenerationPolicy,
         *,
         is_cancelled: Callable[[], bool] = lambda: False,
-    ) -> Iterator[TextEvent | Answer]:
+    ) -> AnswerEvents:
         """`answer_prompt` for messages, in the model's own chat format."""
         return self.answer_prompt(self.tokenizer.encode_chat(messages), policy, is_cancelled=is_cancelled)
 
@@ -93,7 +96,7 @@ class Assistant:
         policy: GenerationPolicy,
         *,
         is_cancelled: Callable[[], bool] = lambda: False,
-    ) -> Iterator[TextEvent | Answer]:
+    ) -> AnswerEvents:
         """Text as it comes, then the Answer. `is_cancelled` is asked once a step; a cancelled answer is kept.
 
         Raises ContextTooLongError before anything is computed.

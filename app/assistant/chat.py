@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -167,13 +168,15 @@ class Chat:
 
     def _stream(self, draft: _Draft, prompt_ids: list[int], is_cancelled: Callable[[], bool]) -> ChatEvents:
         policy = self._settings.generation.policy()
-        for event in self.assistant.answer_prompt(prompt_ids, policy, is_cancelled=is_cancelled):
-            if isinstance(event, Answer):
-                draft.text, draft.token_ids = event.text, _spelling(event, self.assistant.tokenizer)
-                yield AnswerDone(draft.finish(_STATUS[event.finish_reason], event.record()), event)
-            else:
-                draft.add(event)
-                yield AnswerText(draft.message.id, event.text, len(draft.token_ids))
+        # Closed here and now, whoever still holds the events: that is what frees the engine.
+        with closing(self.assistant.answer_prompt(prompt_ids, policy, is_cancelled=is_cancelled)) as events:
+            for event in events:
+                if isinstance(event, Answer):
+                    draft.text, draft.token_ids = event.text, _spelling(event, self.assistant.tokenizer)
+                    yield AnswerDone(draft.finish(_STATUS[event.finish_reason], event.record()), event)
+                else:
+                    draft.add(event)
+                    yield AnswerText(draft.message.id, event.text, len(draft.token_ids))
 
     def _add_answer(self, question: StoredMessage, status: Status, record: Mapping[str, Any]) -> StoredMessage:
         return self._conversations.add_message(

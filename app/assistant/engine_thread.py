@@ -63,6 +63,8 @@ class _Answer:
 class EngineThread:
     """Loads models and answers questions, one command after the other. Every command returns at once.
 
+    A question sent before the one above it had begun to be answered, while a model loads, joins it: one answer is
+    given to both.
     `on_event` is called from this object's threads; it must return soon and must not raise. After every command that
     concerns the engine comes a Status that is not busy. `load` opens a model that is on this machine; nothing is ever
     downloaded here.
@@ -125,7 +127,7 @@ class EngineThread:
     def close(self, timeout: float = 10.0) -> bool:
         """End the answer that runs, and the threads.
 
-        False if they are still busy after `timeout` seconds, which only the loading of a model takes.
+        False if they are still busy after `timeout` seconds, as with the loading of a large model.
         """
         self._closing.set()
         self.cancel()
@@ -178,7 +180,7 @@ class EngineThread:
         try:
             if self._chat is None:
                 self._load(self._model)
-            if self._chat is None:
+            if self._chat is None or self._is_joined(command):
                 return
             events = self._chat.answer(command.question, is_cancelled=command.ask.cancelled.is_set)
             with closing(events):
@@ -193,6 +195,13 @@ class EngineThread:
             raise
         finally:
             self._forget(command.ask)
+
+    def _is_joined(self, command: _Answer) -> bool:
+        """True if another question was sent below a new one that nobody has answered yet."""
+        question = command.question
+        path = self._conversations.path(question.conversation_id)
+        places = [place for place, message in enumerate(path[:-1]) if message.id == question.id]
+        return command.ask.is_new and any(path[place + 1].role == "user" for place in places)
 
     def _load(self, model: str | None) -> None:
         from octavo.app.models.resolve import resolve_model

@@ -144,8 +144,13 @@ def test_a_question_loads_the_model_if_nobody_did(thread: EngineThread, screen: 
     assert screen.kinds()[:3] == ["UserSaved", "ModelLoading", "ModelReady"]
 
 
-def test_a_question_sent_while_the_model_loads_is_saved_at_once_and_answered_later(
-    thread: EngineThread, screen: Screen, loader: Loader, conversations: Conversations, conversation_id: str
+def test_questions_sent_while_the_model_loads_are_saved_at_once_and_answered_together(
+    thread: EngineThread,
+    screen: Screen,
+    loader: Loader,
+    engine: Any,
+    conversations: Conversations,
+    conversation_id: str,
 ) -> None:
     loader.allowed.clear()
     thread.load()
@@ -157,9 +162,11 @@ def test_a_question_sent_while_the_model_loads_is_saved_at_once_and_answered_lat
     assert [message.text for message in conversations.path(conversation_id, second.id)] == ["First", "Second"]
     assert "ModelReady" not in screen.kinds()
     loader.allowed.set()
-    screen.wait(AnswerDone)
     assert screen.wait(AnswerDone).message.parent_id == second.id
+    assert "First\n\nSecond" in "".join(map(chr, engine.prompts[0]))
     assert loader.names == ["model"]
+    assert thread.close(PATIENCE_S)
+    assert len(engine.prompts) == 1
 
 
 def test_regenerate_and_edit_reach_the_conversation(
@@ -304,8 +311,10 @@ def test_a_screen_that_raises_does_not_end_the_thread(
     thread: EngineThread, screen: Screen, conversations: Conversations, conversation_id: str
 ) -> None:
     screen.faults = {AnswerStarted, EngineCrashed, Status, UserSaved}
-    for text in ("One", "Two", "Three"):
+    for text in ("One", "Two"):
         thread.turn(conversation_id, text)
+        screen.wait(EngineCrashed)
+    thread.turn(conversation_id, "Three")
     assert screen.wait(AnswerDone, lambda done: done.message.status == "complete")
     assert not screen.faults
     texts = [message.text for message in conversations.tree(conversation_id) if message.role == "user"]
