@@ -146,6 +146,39 @@ class TestMessages:
         assert conversations.get(chat.id).num_messages == 0
 
 
+class TestDamagedRows:
+    """What the check at start cannot see: bytes that SQLite takes for values like any other."""
+
+    def test_the_text_is_kept_as_far_as_it_goes(
+        self, database: Database, conversations: Conversations, chat: Conversation
+    ) -> None:
+        message = conversations.add_message(chat.id, None, "assistant", "an answer", token_ids=[1, 2], record={"a": 1})
+        damages = ("text = CAST(x'616EFF62' AS TEXT)", "token_ids = x'010203'", "record = '{\"a\": '")
+        found = []
+        for damage in damages:
+            with database.atomic() as connection:
+                connection.execute(f"UPDATE messages SET {damage}")  # noqa: S608
+            found += conversations.path(chat.id)
+
+        assert [each.id for each in found] == [message.id] * 3
+        assert {each.text for each in found} == {"an\ufffdb"}
+        assert (found[0].token_ids, found[0].record) == ((1, 2), {"a": 1})
+        assert (found[1].token_ids, found[2].token_ids) == ((), ())
+        assert all(each.record == {"error": "The details of this message are damaged."} for each in found[1:])
+
+    def test_parents_in_a_circle_end(
+        self, database: Database, conversations: Conversations, chat: Conversation
+    ) -> None:
+        first = conversations.add_message(chat.id, None, "user", "first")
+        second = conversations.add_message(chat.id, first.id, "assistant", "second")
+        with database.atomic() as connection:
+            connection.execute("UPDATE messages SET parent_id = ? WHERE id = ?", [second.id, first.id])
+
+        assert [message.id for message in conversations.path(chat.id)] == [first.id, second.id]
+        assert conversations.select_branch(first.id).id == second.id
+        assert conversations.select_branch(second.id).id == second.id
+
+
 class TestBranches:
     def test_edit_and_regenerate_make_siblings(self, conversations: Conversations, chat: Conversation) -> None:
         question = conversations.add_message(chat.id, None, "user", "q")
@@ -238,7 +271,7 @@ class TestList:
 
     def test_id_by_its_beginning(self, conversations: Conversations) -> None:
         one, two = conversations.create("one"), conversations.create("two")
-        length = next(n for n in range(26) if one.id[:n] != two.id[:n])
+        length = next(n for n in range(27) if one.id[:n] != two.id[:n])
 
         assert conversations.resolve(one.id[:length]) == one
         assert conversations.resolve(two.id.upper()) == two
