@@ -43,9 +43,7 @@ def pull(name: str, offline: bool | None) -> None:
             path = pull_entry(entry, paths, offline=forbidden, announce=announce, progress=progress)
         elif repo is not None:
             forbid_offline(repo.repo, f"`octavo models pull {name}`", offline=forbidden)
-            name, path = pull_repository(
-                repo, paths.models_dir, registry, announce=announce, progress=progress
-            )
+            name, path = pull_repository(repo, paths.models_dir, registry, announce=announce, progress=progress)
         else:
             path = find_model(name, registry, paths.models_dir).path
     click.echo(path)
@@ -162,9 +160,7 @@ def recommend(context: int | None, as_json: bool) -> None:
     present = [entry.id for entry in catalogue if (paths.models_dir / entry.file).exists()]
     items = advice.recommend(catalogue, memory, present, context=tokens)
     if as_json:
-        _echo_json(
-            {"context": tokens, "memory": memory.as_json(), "models": [item.as_json() for item in items]}
-        )
+        _echo_json({"context": tokens, "memory": memory.as_json(), "models": [item.as_json() for item in items]})
         return
     click.echo(advice.headline(memory, tokens) + "\n")
     rows: list[tuple[str, ...]] = [("NAME", "SIZE", "NEEDS", "RUNS ON", "WHY")]

@@ -92,9 +92,7 @@ def _plans(subject: _Subject, tokens: int, settings: Settings) -> list[MemoryPla
     )
 
 
-def _measure(
-    subject: _Subject, tokens: int, settings: Settings, budget: _Budget, plan: MemoryPlan
-) -> MemoryPlan:
+def _measure(subject: _Subject, tokens: int, settings: Settings, budget: _Budget, plan: MemoryPlan) -> MemoryPlan:
     """The same as `plan`, of the model as it runs here."""
     from octavo.engine.hardware import choose_device
     from octavo.engine.measure import measure_memory

@@ -22,9 +22,7 @@ class Ops:
         out_bf16: bool,
         /,
     ) -> None: ...
-    def silu_mul(
-        self, gate: int, up: int, out: int, count: int, in_bf16: bool, out_bf16: bool, /
-    ) -> None: ...
+    def silu_mul(self, gate: int, up: int, out: int, count: int, in_bf16: bool, out_bf16: bool, /) -> None: ...
     def write_kv(
         self,
         slab: int,

@@ -29,7 +29,5 @@ def silu_mul_native(ops: "Ops", gate: Tensor, up: Tensor, dtype: torch.dtype | N
     require_shape("silu_mul", "up", up, *gate.shape)
     out = torch.empty_like(gate, dtype=dtype)
     bf16 = torch.bfloat16
-    ops.silu_mul(
-        gate.data_ptr(), up.data_ptr(), out.data_ptr(), gate.numel(), gate.dtype is bf16, dtype is bf16
-    )
+    ops.silu_mul(gate.data_ptr(), up.data_ptr(), out.data_ptr(), gate.numel(), gate.dtype is bf16, dtype is bf16)
     return out

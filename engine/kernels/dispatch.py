@@ -33,9 +33,7 @@ _REMEDY = "install octavo where a C compiler is found, or use the torch kernels"
 class LinearOp(Protocol):
     """See `linear_torch`."""
 
-    def __call__(
-        self, x: Tensor, weights: Sequence[Weight], biases: Sequence[Tensor | None], /
-    ) -> list[Tensor]: ...
+    def __call__(self, x: Tensor, weights: Sequence[Weight], biases: Sequence[Tensor | None], /) -> list[Tensor]: ...
 
 
 class RmsNormOp(Protocol):

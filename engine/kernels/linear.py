@@ -77,9 +77,7 @@ class NativeLinear:
         self._scratch = torch.empty(0, dtype=torch.uint8)
         self._scratch_lock = threading.Lock()
 
-    def __call__(
-        self, x: Tensor, weights: Sequence[Weight], biases: Sequence[Tensor | None], /
-    ) -> list[Tensor]:
+    def __call__(self, x: Tensor, weights: Sequence[Weight], biases: Sequence[Tensor | None], /) -> list[Tensor]:
         if x.dtype not in FEW_ROWS:
             raise ValueError(f"linear takes float32 or bfloat16 inputs, not {x.dtype}")
         require("linear", x.dtype, x)

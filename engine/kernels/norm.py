@@ -48,7 +48,5 @@ def rms_norm_native(
         require_shape("rms_norm", "a residual", residual, n, d)
         address = residual.data_ptr()
     out = torch.empty_like(x, dtype=dtype)
-    ops.rms_norm(
-        x.data_ptr(), weight.data_ptr(), address, out.data_ptr(), n, d, eps, dtype is torch.bfloat16
-    )
+    ops.rms_norm(x.data_ptr(), weight.data_ptr(), address, out.data_ptr(), n, d, eps, dtype is torch.bfloat16)
     return out

@@ -74,8 +74,9 @@ class Decoder:
             attended = attend(index, q, k, v).reshape(x.shape[0], -1)
             (delta,) = kernels.linear(attended.to(dtype), (layer.output,), (None,))
             x = self._norm(residual, delta, layer.mlp_norm, dtype)
-            # Not bound to names: gate and up are the widest tensors, and would live on into the next layer.
-            activated = kernels.silu_mul(*kernels.linear(x, layer.gate_up, (None, None)), dtype)
+            gate, up = kernels.linear(x, layer.gate_up, (None, None))
+            activated = kernels.silu_mul(gate, up, dtype)
+            del gate, up  # the widest tensors of a layer must not live on into the next one
             (delta,) = kernels.linear(activated, (layer.down,), (None,))
         return residual if delta is None else residual + delta
 

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import torch
+from torch import Tensor
+
 from octavo.engine.errors import ModelFileError, UnsupportedModelError
 from octavo.engine.model.spec import ModelSpec
 from octavo.engine.weights.formats import dequantize
@@ -14,7 +16,6 @@ from octavo.engine.weights.layout import check_tensors, expected_tensors, hf_nam
 from octavo.engine.weights.matrix import BlockMatrix, Weight
 from octavo.engine.weights.quantize import Scheme, quantize_matrix
 from octavo.engine.weights.safetensors import CONFIG, SafetensorsFolder, weight_files
-from torch import Tensor
 
 if TYPE_CHECKING:
     from octavo.engine.tokenizer import TokenizerData

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
+from torch import Tensor
+
 from octavo.engine.errors import ModelFileError, UnsupportedModelError
 from octavo.engine.weights.formats import FORMAT_OF_GGML_TYPE, Format
 from octavo.engine.weights.mapped import map_file
-from torch import Tensor
 
 _MAGIC = b"GGUF"
 _DEFAULT_ALIGNMENT = 32
@@ -150,9 +151,7 @@ class _Header:
         if 0 in shape:
             self._fail(f"tensor {name} is empty: its shape is {shape}")
         if shape[-1] % kind.block_size:
-            self._fail(
-                f"tensor {name} ({kind.name}) has {shape[-1]} columns, not a multiple of {kind.block_size}"
-            )
+            self._fail(f"tensor {name} ({kind.name}) has {shape[-1]} columns, not a multiple of {kind.block_size}")
         nbytes = math.prod(shape[:-1]) * kind.row_bytes(shape[-1])
         if offset + nbytes > self._size:
             self._fail(

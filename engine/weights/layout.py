@@ -4,9 +4,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from torch import Tensor
+
 from octavo.engine.errors import ModelFileError, UnsupportedModelError
 from octavo.engine.model.spec import ModelSpec
-from torch import Tensor
 
 _HF_TOP = {
     "token_embd.weight": "model.embed_tokens.weight",

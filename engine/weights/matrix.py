@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
-from octavo.engine.weights.formats import Format, dequantize
 from torch import Tensor
+
+from octavo.engine.weights.formats import Format, dequantize
 
 # Rows are expanded in runs of about this many weights, so that the float32 scratch stays in the cache
 # and never grows with the matrix.

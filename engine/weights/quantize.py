@@ -3,10 +3,11 @@
 from typing import Literal
 
 import torch
+from torch import Tensor
+
 from octavo.engine.weights.bnb import Int8Matrix, Nf4Matrix
 from octavo.engine.weights.formats import Format
 from octavo.engine.weights.matrix import BlockMatrix, Weight
-from torch import Tensor
 
 Scheme = Literal["nf4", "int8", "int4", "none"]
 
@@ -34,9 +35,7 @@ def quantize_matrix(name: str, weight: Tensor, scheme: Scheme, device: torch.dev
         return Nf4Matrix.quantize(on_device) if scheme == "nf4" else Int8Matrix.quantize(on_device)
     if weight.shape[1] % Format.Q8_0.block_size:
         return _dense(weight.to(torch.bfloat16), device)
-    return _blocks(
-        weight, Format.Q4_1 if scheme == "int4" and name not in VOCABULARY else Format.Q8_0, device
-    )
+    return _blocks(weight, Format.Q4_1 if scheme == "int4" and name not in VOCABULARY else Format.Q8_0, device)
 
 
 def _dense(weight: Tensor, device: torch.device) -> BlockMatrix:

@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from octavo.engine.errors import ModelFileError, UnsupportedModelError
 from torch import Tensor
+
+from octavo.engine.errors import ModelFileError, UnsupportedModelError
 
 CONFIG = "config.json"
 _SINGLE = "model.safetensors"
@@ -49,9 +50,7 @@ class SafetensorsFolder:
             return
         for name, file in _weight_map(self.path).items():
             if name not in self._shards:
-                raise ModelFileError(
-                    f"{self.path / file}: the tensor {name} is missing, though the index lists it"
-                )
+                raise ModelFileError(f"{self.path / file}: the tensor {name} is missing, though the index lists it")
 
 
 def weight_files(path: Path) -> list[Path]:

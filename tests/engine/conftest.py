@@ -152,11 +152,7 @@ def make_gguf(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
         for name, tensor in tensors.items():
             kind = chosen.get(name, chosen.get("default", "Q8_0")) if tensor.ndim == 2 else "F32"
             qtype = GGMLQuantizationType[kind]
-            data = (
-                random_blocks(tensor.shape, qtype, rng)
-                if kind in K_QUANTS
-                else gguf.quants.quantize(tensor, qtype)
-            )
+            data = random_blocks(tensor.shape, qtype, rng) if kind in K_QUANTS else gguf.quants.quantize(tensor, qtype)
             writer.add_tensor(name, data, raw_dtype=qtype)
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
@@ -196,9 +192,7 @@ def llama3_factors(folder: Path) -> np.ndarray:
     config = AutoConfig.from_pretrained(folder)
     scaled, _ = ROPE_INIT_FUNCTIONS["llama3"](config, "cpu")
     head_dim = config.head_dim
-    plain = config.rope_parameters["rope_theta"] ** -(
-        torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim
-    )
+    plain = config.rope_parameters["rope_theta"] ** -(torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
     return (plain / scaled.double()).float().numpy()
 
 
@@ -251,9 +245,7 @@ def add_value(writer: GGUFWriter, key: str, value: Any) -> None:
         writer.add_array(key, value)
 
 
-def random_blocks(
-    shape: tuple[int, ...], qtype: GGMLQuantizationType, rng: np.random.Generator
-) -> np.ndarray:
+def random_blocks(shape: tuple[int, ...], qtype: GGMLQuantizationType, rng: np.random.Generator) -> np.ndarray:
     """Random quantized rows (uint8 [rows, row_bytes]) whose weights are of ordinary size."""
     block_size, block_bytes = gguf.GGML_QUANT_SIZES[qtype]
     rows, cols = shape

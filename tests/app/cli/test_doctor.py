@@ -86,9 +86,7 @@ def test_folders_that_others_can_change_or_that_are_files(octavo: Callable[..., 
     assert document["folders"]["data"] == {"path": f"{octavo_home}/data", "state": "mode 777"}
 
 
-def test_broken_torch_is_a_problem_and_not_the_end(
-    octavo: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_broken_torch_is_a_problem_and_not_the_end(octavo: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     def broken() -> TorchBuild:
         raise OSError("libtorch_cpu.so: cannot open shared object file")
 
@@ -103,9 +101,7 @@ def test_broken_torch_is_a_problem_and_not_the_end(
     assert document["models"]
 
 
-def test_a_part_that_raises_anything_is_a_problem(
-    octavo: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_part_that_raises_anything_is_a_problem(octavo: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> None:
         raise ImportError("No module named 'psutil'")
 
@@ -141,9 +137,7 @@ def test_a_gpu_and_a_torch_that_do_not_go_together(
     assert len(report.problems) == 1
 
 
-def test_a_full_disk_and_a_model_too_large(
-    octavo: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_and_a_model_too_large(octavo: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hardware, "disk_free", lambda folder: 1000)
 
     code, _, problems = examine_json(octavo)

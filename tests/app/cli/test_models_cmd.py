@@ -201,9 +201,7 @@ def test_a_bad_file_is_one_sentence_and_not_registered(
     assert "bad" not in {model["name"] for model in document["models"]}
 
 
-def test_inspect_shows_what_the_header_says(
-    octavo: Octavo, local_model: Path, tiny_gguf: Callable[..., bytes]
-) -> None:
+def test_inspect_shows_what_the_header_says(octavo: Octavo, local_model: Path, tiny_gguf: Callable[..., bytes]) -> None:
     """The tiny model: one layer, hidden size 32, 2 heads, 12 tensors in float32, 326 tokens."""
     facts = json.loads(octavo("models", "inspect", str(local_model), "--json").out)
     assert (facts["architecture"], facts["context"], facts["layers"]) == ("llama", 128, 1)
@@ -256,9 +254,7 @@ def test_remove_asks_first(
     assert (models_dir / "tiny.gguf").exists() is not gone
 
 
-def test_recommend_names_what_fits_and_why_the_rest_does_not(
-    octavo: Octavo, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recommend_names_what_fits_and_why_the_rest_does_not(octavo: Octavo, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = recommend.Memory(8_000_000_000, "RTX 4060", 16_000_000_000)
     monkeypatch.setattr(recommend, "measure_memory", lambda: memory)
     result = octavo("models", "recommend")

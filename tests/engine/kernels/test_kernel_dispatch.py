@@ -44,9 +44,7 @@ def test_a_missing_module_is_said(monkeypatch: pytest.MonkeyPatch, caplog: pytes
 
 
 @pytest.mark.usefixtures("restore_threads")
-def test_a_wrong_kernel_is_replaced_and_said(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_wrong_kernel_is_replaced_and_said(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     dispatch = importlib.import_module("octavo.engine.kernels.dispatch")
     monkeypatch.setattr(dispatch, "silu_mul_native", lambda ops, gate, up: gate * up)
     report = load_kernels().report
@@ -107,7 +105,5 @@ assert torch.equal(run(), before)
 
 @pytest.mark.usefixtures("restore_threads")
 def test_a_forked_child_has_threads_of_its_own() -> None:
-    result = subprocess.run(
-        [sys.executable, "-c", FORKING], capture_output=True, text=True, timeout=60, check=False
-    )
+    result = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 0, result.stderr

@@ -48,9 +48,7 @@ def test_few_rows(kernels: Kernels, random_matrix: RandomMatrix, weight_format: 
 
 
 @pytest.mark.parametrize("weight_format", [Format.F32, Format.F16, Format.BF16], ids=lambda f: f.name)
-def test_dense_formats_take_any_width(
-    kernels: Kernels, random_matrix: RandomMatrix, weight_format: Format
-) -> None:
+def test_dense_formats_take_any_width(kernels: Kernels, random_matrix: RandomMatrix, weight_format: Format) -> None:
     for cols in (1, 31, 47, 600):
         matrix = random_matrix(weight_format, 5, cols)
         for n in (1, 6, MANY_ROWS + 1):
@@ -88,9 +86,7 @@ def test_bfloat16_inputs(kernels: Kernels, random_matrix: RandomMatrix, n: int) 
     assert_product(kernels.linear(x, [matrix], [bias])[0], x, matrix, bias, eps=2**-7)
 
 
-def test_many_rows_by_tiles(
-    kernels: Kernels, random_matrix: RandomMatrix, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_rows_by_tiles(kernels: Kernels, random_matrix: RandomMatrix, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("octavo.engine.kernels.linear.SCRATCH_BYTES", 10 * 64 * 4)
     matrix, x = random_matrix(Format.Q8_0, 47, 64), torch.randn(MANY_ROWS + 1, 64)
     assert_product(kernels.linear(x, [matrix], [None])[0], x, matrix)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from octavo.engine.errors import ModelFileError, UnsupportedModelError
 from octavo.engine.model.spec import ModelSpec, RopeSpec
 from octavo.engine.weights.formats import Format
@@ -55,9 +56,7 @@ def from_metadata(**changes: Any) -> ModelSpec:
 
 @pytest.mark.parametrize("tie", [True, False])
 @pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3"])
-def test_what_transformers_saves_is_what_it_reads(
-    make_hf_folder: Callable[..., Path], family: str, tie: bool
-) -> None:
+def test_what_transformers_saves_is_what_it_reads(make_hf_folder: Callable[..., Path], family: str, tie: bool) -> None:
     from transformers import AutoConfig
 
     folder = make_hf_folder(family, tie_word_embeddings=tie)
@@ -127,9 +126,7 @@ def test_rope_scaling_is_read_in_both_spellings(old: bool) -> None:
     assert rope({"rope_type": "default"}) == RopeSpec(5e5)
     assert rope({"rope_type": "linear", "factor": 2}) == RopeSpec(5e5, "linear", factor=2.0)
     assert rope(LLAMA3) == RopeSpec(5e5, "llama3", factor=32.0, original_context=2048)
-    assert rope({"rope_type": "yarn", "factor": 4.0}) == RopeSpec(
-        5e5, "yarn", factor=4.0, original_context=8192
-    )
+    assert rope({"rope_type": "yarn", "factor": 4.0}) == RopeSpec(5e5, "yarn", factor=4.0, original_context=8192)
     full = {"rope_type": "yarn", "factor": 4.0, "beta_fast": 16, "beta_slow": 2, "attention_factor": 1.5}
     assert rope(full | {"original_max_position_embeddings": 1024}) == RopeSpec(
         5e5, "yarn", factor=4.0, original_context=1024, beta_fast=16.0, beta_slow=2.0, attention_factor=1.5

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
+
 from octavo.engine.weights.bnb import Int8Matrix, Nf4Matrix
 from octavo.engine.weights.checkpoint import open_checkpoint
 from octavo.engine.weights.layout import hf_name
-from safetensors.torch import load_file
 
 
 def weight_and_input(rows: int, cols: int) -> tuple[torch.Tensor, torch.Tensor]:

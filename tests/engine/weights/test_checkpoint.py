@@ -12,10 +12,11 @@ import gguf
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
+
 from octavo.engine.errors import ModelFileError, UnsupportedModelError
 from octavo.engine.weights.checkpoint import Checkpoint, open_checkpoint
 from octavo.engine.weights.layout import hf_name
-from safetensors.torch import load_file
 
 Factory = Callable[..., Path]
 
@@ -115,9 +116,7 @@ def test_rope_factors_of_llama3_files_reach_the_spec(make_hf_folder: Factory, ma
     assert rope.freq_factors[-1] == pytest.approx(8.0, rel=1e-6)
 
 
-def test_the_fingerprint_covers_every_byte_and_the_quantization(
-    make_hf_folder: Factory, make_gguf: Factory
-) -> None:
+def test_the_fingerprint_covers_every_byte_and_the_quantization(make_hf_folder: Factory, make_gguf: Factory) -> None:
     folder = make_hf_folder("llama")
     path = make_gguf(folder)
     assert open_checkpoint(path).fingerprint() == hashlib.sha256(path.read_bytes()).hexdigest()
@@ -268,11 +267,7 @@ def test_the_small_model_opens_as_the_gguf_package_reads_it(small_model: Path) -
     reader = gguf.GGUFReader(small_model)
     assert len(checkpoint.matrices) + len(checkpoint.vectors) == len(reader.tensors)
     for tensor in reader.tensors[:40]:
-        if (
-            tensor.name in checkpoint.matrices
-            and ".attn_q" not in tensor.name
-            and ".attn_k" not in tensor.name
-        ):
+        if tensor.name in checkpoint.matrices and ".attn_q" not in tensor.name and ".attn_k" not in tensor.name:
             expected = gguf.quants.dequantize(np.array(tensor.data[:64]), tensor.tensor_type)
             found = checkpoint.matrices[tensor.name].dequantize(torch.float32, slice(0, 64))
             assert torch.equal(found, torch.from_numpy(expected)), tensor.name

@@ -4,6 +4,7 @@ import gguf
 import numpy as np
 import pytest
 import torch
+
 from octavo.engine.weights.formats import FORMAT_OF_GGML_TYPE, Format, dequantize
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from octavo.engine.errors import ModelFileError, UnsupportedModelError
 from octavo.engine.weights.checkpoint import open_checkpoint
 from octavo.engine.weights.gguf import GGUFFile
@@ -49,9 +50,7 @@ def test_it_reads_what_the_gguf_package_reads(make_hf_folder: Factory, make_gguf
     kinds = {"default": "Q4_1", "token_embd.weight": "Q8_0", "blk.0.ffn_up.weight": "BF16"}
     path = make_gguf(make_hf_folder("qwen2"), kinds)
     ours, reference = GGUFFile(path), gguf.GGUFReader(path)
-    expected = {
-        key: field.contents() for key, field in reference.fields.items() if not key.startswith("GGUF.")
-    }
+    expected = {key: field.contents() for key, field in reference.fields.items() if not key.startswith("GGUF.")}
     assert ours.metadata == expected
     assert list(ours.tensors) == [tensor.name for tensor in reference.tensors]
     for info in reference.tensors:

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from octavo.engine.weights.mapped import map_file
 
 

@@ -4,6 +4,7 @@ import gguf
 import numpy as np
 import pytest
 import torch
+
 from octavo.engine.weights import matrix
 from octavo.engine.weights.formats import Format
 from octavo.engine.weights.matrix import BlockMatrix

@@ -7,12 +7,13 @@ from pathlib import Path
 import gguf
 import pytest
 import torch
+from safetensors.torch import load_file
+
 from octavo.engine.weights import quantize
 from octavo.engine.weights.checkpoint import open_checkpoint
 from octavo.engine.weights.layout import hf_name
 from octavo.engine.weights.quantize import quantize_matrix
 from octavo.engine.weights.safetensors import SafetensorsFolder
-from safetensors.torch import load_file
 
 Factory = Callable[..., Path]
 CPU = torch.device("cpu")
@@ -37,9 +38,7 @@ def test_a_folder_becomes_blocks(
         assert torch.equal(vector, saved[hf_name(name)].float()), name
 
 
-@pytest.mark.parametrize(
-    ("dtype", "name"), [(torch.float32, "F32"), (torch.bfloat16, "BF16"), (torch.float16, "F16")]
-)
+@pytest.mark.parametrize(("dtype", "name"), [(torch.float32, "F32"), (torch.bfloat16, "BF16"), (torch.float16, "F16")])
 def test_none_keeps_what_is_stored(make_hf_folder: Factory, dtype: torch.dtype, name: str) -> None:
     folder = make_hf_folder("qwen3", dtype=dtype)
     checkpoint = open_checkpoint(folder, quantization="none")
@@ -57,9 +56,7 @@ def test_columns_that_make_no_blocks_stay_in_bfloat16() -> None:
         assert torch.equal(matrix.dequantize(torch.bfloat16), weight.to(torch.bfloat16))
 
 
-def test_no_more_than_one_tensor_is_held_in_full(
-    make_hf_folder: Factory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_more_than_one_tensor_is_held_in_full(make_hf_folder: Factory, monkeypatch: pytest.MonkeyPatch) -> None:
     alive: list[weakref.ref[torch.Tensor]] = []
     most = 0
     read = SafetensorsFolder.tensor

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
+
 from octavo.engine.errors import ModelFileError, UnsupportedModelError
 from octavo.engine.weights.checkpoint import open_checkpoint
 from octavo.engine.weights.safetensors import SafetensorsFolder
-from safetensors.torch import load_file, save_file
 
 Factory = Callable[..., Path]
 INDEX = "model.safetensors.index.json"
