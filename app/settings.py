@@ -92,18 +92,14 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(frozen=True, strict=True, extra="forbid")
 
-    model: str | None = Field(
-        default=None, min_length=1, description="a model's name, a .gguf file or a folder"
-    )
+    model: str | None = Field(default=None, min_length=1, description="a model's name, a .gguf file or a folder")
     offline: bool = Field(default=False, description="true or false")
     device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description='"auto", "cpu" or "cuda"')
     threads: int = Field(
         default=0, ge=0, le=1024, description="a whole number of threads from 1 to 1024, or 0 for automatic"
     )
     page_size: int = Field(default=32, ge=8, le=_LARGEST_PAGE, description="8, 16, 32, 64, 128 or 256 tokens")
-    prefill_chunk: int = Field(
-        default=512, ge=8, le=65_536, description="a multiple of page_size, up to 65536 tokens"
-    )
+    prefill_chunk: int = Field(default=512, ge=8, le=65_536, description="a multiple of page_size, up to 65536 tokens")
     kv_memory: Annotated[int | None, BeforeValidator(_read_memory)] = Field(
         default=None, description=f'"auto" or {units.ACCEPTED}'
     )
@@ -114,9 +110,7 @@ class Settings(BaseSettings):
         default="auto", description='"auto", "nf4", "int8", "int4" or "none"'
     )
     system: str = Field(default="", description="the text of the system prompt")
-    generation: GenerationSettings = Field(
-        default_factory=GenerationSettings, description="the table [generation]"
-    )
+    generation: GenerationSettings = Field(default_factory=GenerationSettings, description="the table [generation]")
 
     _sources: Mapping[str, str] = PrivateAttr(default_factory=dict)
 

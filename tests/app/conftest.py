@@ -180,9 +180,7 @@ def git_id(data: bytes) -> str:
 
 
 @pytest.fixture
-def fake_hub(
-    octavo_home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Iterator[FakeHub]:
+def fake_hub(octavo_home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeHub]:
     """A running hub that HF_ENDPOINT points at; no token is set."""
     hub = FakeHub()
     monkeypatch.setenv("HF_ENDPOINT", hub.url)

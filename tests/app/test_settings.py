@@ -172,9 +172,7 @@ ACCEPTED_SIZE = "a size with its unit, such as 512MB or 8GB"
         ("[generation]\nstop = [1]", ["generation.stop in FILE is [1]"]),
     ],
 )
-def test_a_wrong_value_names_key_file_and_what_is_accepted(
-    places: Places, text: str, parts: list[str]
-) -> None:
+def test_a_wrong_value_names_key_file_and_what_is_accepted(places: Places, text: str, parts: list[str]) -> None:
     places.user_file.write_text(text)
 
     message = places.error()
@@ -193,9 +191,7 @@ def test_a_wrong_value_names_key_file_and_what_is_accepted(
         ("[generation]\ntempratur = 3", "generation.tempratur", "generation.temperature"),
     ],
 )
-def test_an_unknown_key_is_an_error_with_a_suggestion(
-    places: Places, text: str, key: str, suggestion: str
-) -> None:
+def test_an_unknown_key_is_an_error_with_a_suggestion(places: Places, text: str, key: str, suggestion: str) -> None:
     places.project_file.write_text(text)
     assert places.error() == f"{places.project_file} has the unknown key {key}; did you mean {suggestion}?"
 

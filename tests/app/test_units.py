@@ -64,9 +64,7 @@ def test_sizes_that_are_refused(text: str, reason: str) -> None:
     st.sampled_from(["", " "]),
     st.booleans(),
 )
-def test_any_number_times_its_unit(
-    number: Decimal, unit: tuple[str, int], space: str, upper: bool
-) -> None:
+def test_any_number_times_its_unit(number: Decimal, unit: tuple[str, int], space: str, upper: bool) -> None:
     name, factor = unit
     text = f"{number:f}{space}{name.upper() if upper else name.lower()}"
 
