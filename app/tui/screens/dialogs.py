@@ -26,8 +26,8 @@ class AskText(ModalScreen[str | None]):
             yield Static(self._question, classes="dialog-title", markup=False)
             yield Input(self._value, placeholder=self._placeholder, id="answer")
             with Horizontal(classes="dialog-buttons"):
-                yield Button("OK", variant="primary", id="ok")
-                yield Button("Cancel", id="cancel")
+                yield Button("OK", variant="primary", id="ok", compact=True)
+                yield Button("Cancel", id="cancel", compact=True)
 
     @on(Input.Submitted)
     @on(Button.Pressed, "#ok")
@@ -53,8 +53,8 @@ class Confirm(ModalScreen[bool]):
             yield Static(self._question, classes="dialog-title", markup=False)
             yield Static(self._detail, classes="dialog-text", markup=False)
             with Horizontal(classes="dialog-buttons"):
-                yield Button(f"{self._yes} (y)", variant="error", id="yes")
-                yield Button("Cancel (n)", id="no")
+                yield Button(f"{self._yes} (y)", variant="error", id="yes", compact=True)
+                yield Button("Cancel (n)", id="no", compact=True)
 
     def on_mount(self) -> None:
         self.query_one("#no").focus()

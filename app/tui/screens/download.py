@@ -67,8 +67,8 @@ class Download(ModalScreen[bool]):
             yield Static("", id="progress-figures", markup=False)
             yield Static("", id="progress-text", markup=False)
             with Horizontal(classes="dialog-buttons"):
-                yield Button("Try again", id="again", variant="primary")
-                yield Button("Cancel (Esc)", id="cancel")
+                yield Button("Try again", id="again", variant="primary", compact=True)
+                yield Button("Cancel (Esc)", id="cancel", compact=True)
 
     def on_mount(self) -> None:
         self._start()

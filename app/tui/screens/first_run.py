@@ -56,6 +56,7 @@ def find_offers(paths: Paths, *, offline: bool, memory: Memory | None = None) ->
         if not obstacle and not hub and not item.present and all(_is_hub(source) for source in entry.sources):
             obstacle = "offline" if offline else "the model hub does not answer"
         offers.append(Offer(item, obstacle))
+    offers.sort(key=lambda offer: bool(offer.obstacle))
     return Offers(headline(memory, DEFAULT_CONTEXT), tuple(offers), _suggested(offers, catalogue.default, hub=hub))
 
 
@@ -115,12 +116,12 @@ class FirstRun(ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -wide"):
             yield Static("Welcome to Octavo", classes="dialog-title")
-            yield Static("Octavo needs a model once. Choose one; it is downloaded to this machine.", markup=False)
+            yield Static("Octavo needs a model. Choose one; it is downloaded once.", markup=False)
             yield Static("Measuring the memory and asking the model hub…", id="machine", markup=False)
             yield OptionList(id="offers", markup=False)
             with Horizontal(classes="dialog-buttons"):
-                yield Button("Download (Enter)", id="download", variant="primary")
-                yield Button("Later (Esc)", id="later")
+                yield Button("Download (Enter)", id="download", variant="primary", compact=True)
+                yield Button("Later (Esc)", id="later", compact=True)
 
     def on_mount(self) -> None:
         self.query_one("#offers").display = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -13,6 +14,8 @@ from textual.widgets import Static
 
 from octavo.app.tui.commands import COMMANDS
 
+_KEY_WIDTH = 18
+_TEXT_WIDTH = 50  # fits a terminal of 80 columns
 _KEYS = (
     ("Enter", "send the message"),
     ("Ctrl+J", "new line (Alt+Enter and, where the terminal knows it, Shift+Enter too)"),
@@ -60,5 +63,8 @@ def _with_keys(text: str, keys: str) -> str:
 
 def _table(title: str, rows: tuple[tuple[str, str], ...]) -> Content:
     lines = [Content.styled(title, "bold $text-accent")]
-    lines += [Content.assemble((f"  {left:<16}", "bold"), right) for left, right in rows]
+    for left, right in rows:
+        first, *rest = textwrap.wrap(right, _TEXT_WIDTH)
+        lines.append(Content.assemble((f"{left:<{_KEY_WIDTH}}", "bold"), first))
+        lines += [Content(" " * _KEY_WIDTH + line) for line in rest]
     return Content("\n").join([*lines, Content("")])

@@ -58,5 +58,4 @@ class Completions(OptionList, can_focus=False):
 
 
 def _row(command: SlashCommand, width: int) -> Content:
-    keys = f"  {command.keys}" if command.keys else ""
-    return Content.assemble((command.usage.ljust(width), "bold"), (command.help, "dim"), (keys, "dim italic"))
+    return Content.assemble((command.usage.ljust(width), "bold"), (f"{command.keys:<8}", "$text-accent"), command.help)

@@ -100,6 +100,8 @@ class Entry(Vertical, can_focus=True):
         self.set_class(self.part.is_last, "-last")
         self.set_class(message.status == "streaming", "-streaming")
         self.set_class(message.status == "error", "-failed")
+        # A footer that only offers actions shows itself to those who look for it.
+        self.set_class(message.role == "user" and len(self.part.branches) < 2 and not self.is_folded, "-quiet")
         for footer in self.query(_Footer):
             footer.refresh(layout=True)
 
@@ -144,19 +146,19 @@ class _Footer(Static):
     def render(self) -> Content:
         part = self._entry.part
         notes = _notes(part)
-        pieces: list[Content] = [Content(" · ".join(notes))] if notes else []
+        pieces = [Content(" · ".join(notes))] if notes else []
         if part.is_last and part.message.status != "streaming":
-            pieces += self._actions(part)
-        return Content("  ").join(pieces)
+            pieces.append(Content("  ").join(self._actions(part)))
+        return Content("   ").join(pieces)
 
     def _actions(self, part: Part) -> list[Content]:
         user = part.message.role == "user"
-        actions = [_button("⧉ copy", "copy"), _button("✎ edit", "edit") if user else _button("↻ again", "regenerate")]
+        actions = [_button("copy", "copy"), _button("edit", "edit") if user else _button("again", "regenerate")]
         if len(part.branches) > 1 and part.message.id in part.branches:
             place = part.branches.index(part.message.id) + 1
             actions += [_button("‹", "older") + Content(f" {place}/{len(part.branches)} ") + _button("›", "newer")]
         if user and _is_long(part.piece.text):
-            actions.append(_button("▾ unfold" if self._entry.is_folded else "▴ fold", "unfold"))
+            actions.append(_button("unfold" if self._entry.is_folded else "fold", "unfold"))
         return actions
 
     def action_press(self, action: str) -> None:
@@ -167,7 +169,7 @@ class _Footer(Static):
 
 
 def _button(label: str, action: str) -> Content:
-    return Content(label).stylize(Style.from_meta({"@click": f"press({action!r})"}))
+    return Content(label).stylize(Style.from_meta({"@click": f"press({action!r})"})).stylize("underline")
 
 
 def _notes(part: Part) -> list[str]:

@@ -67,7 +67,7 @@ class _CodeBar(Static):
 
     def render(self) -> Content:
         language = " ".join(visible(self.language).split())[:40] or "text"
-        return Content.assemble((language, "dim"), "  ", ("⧉ copy", "bold $text-accent"))
+        return Content.assemble((language, "dim"), "  ", ("copy", "underline $text-accent"))
 
     def on_click(self) -> None:
         self.post_message(CodeBlock.CopyRequested(self.query_ancestor(CodeBlock)))

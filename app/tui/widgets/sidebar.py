@@ -87,7 +87,7 @@ class ConversationList(OptionList):
             heading = _when(item.updated, date.today())
             if heading != self._heading:
                 self._heading = heading
-                options.append(Option(heading, disabled=True))
+                options.append(Option(f" {heading}", disabled=True))
             self._listed[item.id] = item
             options.append(Option(self._row(item), id=item.id))
         self.add_options(options)
@@ -213,9 +213,7 @@ class _Buttons(Static):
     """The row below the list, for the mouse."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(
-            "[@click=new]+ new[/]  [@click=ask('rename')]✎ rename[/]  [@click=ask('delete')]✕ delete[/]", id=id
-        )
+        super().__init__("[@click=new]new[/]  [@click=ask('rename')]rename[/]  [@click=ask('delete')]delete[/]", id=id)
 
     def action_new(self) -> None:
         self.post_message(Sidebar.NewRequested())

@@ -12,9 +12,9 @@ from textual.message import Message
 from octavo.app.tui.parts import Part, how_many
 from octavo.app.tui.widgets.entry import Entry
 
-TAIL = 20_000  # characters mounted when a conversation opens; see Part.cost
-BATCH = 12_000  # mounted at once when one scrolls on
-MOST = 60_000  # mounted at any time
+TAIL = 8_000  # characters mounted when a conversation opens; see Part.cost
+BATCH = 4_000  # mounted at once when one scrolls on
+MOST = 24_000  # mounted at any time
 _NEAR = 4  # rows from an end at which more is mounted
 
 
