@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.pilot import Pilot
+
 from octavo.app.assistant.budget import LeftOut
 from octavo.app.assistant.chat import (
     AnswerDone,
@@ -29,7 +31,6 @@ from octavo.app.tui.screens.chat import ChatScreen
 from octavo.storage.conversations import Conversations, StoredMessage
 from octavo.storage.database import Database, open_database
 from octavo.storage.paths import Paths
-from textual.pilot import Pilot
 
 MODEL = "fake-model"
 
@@ -168,7 +169,7 @@ class Running:
 
     def rows(self) -> list[str]:
         """What is on the terminal, row by row."""
-        width, height = self.app.size
+        height = self.app.size.height
         strips = self.app.screen._compositor.render_strips()
         return ["".join(segment.text for segment in strip) for strip in strips[:height]]
 
