@@ -11,7 +11,9 @@ from octavo.app.tui.pieces import Piece, split
 if TYPE_CHECKING:
     from octavo.storage.conversations import StoredMessage
 
-_COST = 400  # what a widget costs beside its text, in characters
+# What a layout costs grows with the widgets: some for a part, about one for a line.
+_PART_COST = 200
+_LINE_COST = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +33,10 @@ class Part:
 
     @property
     def cost(self) -> int:
-        """What it costs to have on the screen, in characters."""
-        return len(self.piece.text) + _COST
+        """What it costs to have on the screen, in characters of one long line."""
+        text = self.piece.text
+        lines = text.count("\n") if self.message.role == "assistant" else 0
+        return len(text) + _LINE_COST * lines + _PART_COST
 
 
 def parts_of(message: StoredMessage, left_out: str = "") -> list[Part]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from textual.widgets import Static
@@ -211,3 +213,21 @@ class Answering(Managing):
         self.tell(f"The engine broke down: {error}. The conversation is saved.", severity="error")
         if self.conversation_id is not None:
             self.open_conversation(self.conversation_id)
+
+
+def joined(events: Sequence[Any]) -> Iterator[Any]:
+    """The same events, with neighbouring texts of one answer made into one."""
+    from octavo.app.assistant.chat import AnswerText
+
+    waiting: AnswerText | None = None
+    for event in events:
+        if isinstance(event, AnswerText) and waiting is not None and waiting.message_id == event.message_id:
+            waiting = replace(event, text=waiting.text + event.text)
+            continue
+        if waiting is not None:
+            yield waiting
+        waiting = event if isinstance(event, AnswerText) else None
+        if waiting is None:
+            yield event
+    if waiting is not None:
+        yield waiting

@@ -11,6 +11,7 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Static, TextArea
 
 from octavo.app.tui import commands
+from octavo.app.tui.screens.answering import joined
 from octavo.app.tui.screens.commanding import Commanding
 from octavo.app.tui.widgets.completions import Completions
 from octavo.app.tui.widgets.entry import Entry
@@ -23,6 +24,7 @@ from octavo.app.tui.widgets.transcript import Transcript
 if TYPE_CHECKING:
     from octavo.app.tui.backend import Backend
 
+_FRAME = 1 / 20  # seconds; what the engine tells within one is shown together
 _NARROW = 96  # columns below which the sidebar lies over the transcript
 
 GREETING = """\
@@ -82,7 +84,11 @@ class ChatScreen(Commanding):
             await self.send(text)
 
     async def on_engine_news(self) -> None:
-        for event in self.events.drain():
+        """Take what came. A burst is taken together: each change of the transcript costs a layout."""
+        self.set_timer(_FRAME, self._take_news)
+
+    async def _take_news(self) -> None:
+        for event in joined(self.events.drain()):
             await self.engine_event(event)
 
     @on(TextArea.Changed, "#prompt")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,8 +72,6 @@ class Managing(ScreenBase):
 
     async def _show_live(self, message: StoredMessage) -> None:
         """An answer that is being written: what the engine told so far, which may be more than is saved."""
-        from dataclasses import replace
-
         await self.transcript.add(parts_of(replace(message, text="")))
         await self.transcript.stream(self.live_text)
 

@@ -12,7 +12,7 @@ from textual.message import Message
 from octavo.app.tui.parts import Part, how_many
 from octavo.app.tui.widgets.entry import Entry
 
-TAIL = 8_000  # characters mounted when a conversation opens; see Part.cost
+TAIL = 8_000  # mounted when a conversation opens; see Part.cost for the unit
 BATCH = 4_000  # mounted at once when one scrolls on
 MOST = 24_000  # mounted at any time
 _NEAR = 4  # rows from an end at which more is mounted
@@ -62,6 +62,14 @@ class PartsWindow(VerticalScroll, can_focus=False):
     def on_mount(self) -> None:
         self.anchor()
 
+    def on_resize(self) -> None:
+        self._fill()
+
+    def _fill(self) -> None:
+        """Mount more where what is mounted does not fill the screen, or one could not scroll to the rest."""
+        if self._first > 0 and self.max_scroll_y <= _NEAR and not self._is_loading:
+            self._load(self._load_older)
+
     async def to_start(self) -> None:
         """Show the first parts."""
         async with self.turn:
@@ -94,6 +102,7 @@ class PartsWindow(VerticalScroll, can_focus=False):
                     await load()  # type: ignore[misc]
             finally:
                 self._is_loading = False
+            self._fill()
 
         self.run_worker(run(), group="window")
 
@@ -141,6 +150,7 @@ class PartsWindow(VerticalScroll, can_focus=False):
             await self._drop(self._entries)
             self._entries, self._first = [], first
             await self._mount_after(number)
+        self.call_after_refresh(self._fill)
 
     async def _mount_after(self, number: int) -> None:
         new = [Entry(part) for part in self._parts[self._end : self._end + number]]
