@@ -1,6 +1,6 @@
 """The full-text index of messages and titles: the statements that fill, empty, mend and ask it.
 
-It holds its own copy of each text, in the form `fulltext.indexed` gives, so it can be rebuilt from itself.
+It holds its own copy of each text, in the form `fulltext.indexed` gives. Nothing in it is needed to make it anew.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ HOLDING_WORDS = """(
         SELECT conversation_id FROM messages WHERE seq IN (SELECT rowid FROM messages_fts WHERE messages_fts MATCH ?)
     ))"""
 
+_TABLES = ("messages_fts", "titles_fts")
 _SNIPPET_WORDS = 24
 _SEARCH = """
     SELECT conversations.id, conversations.title, messages.id, snippet(messages_fts, 0, ?, ?, '…', ?)
@@ -55,10 +56,30 @@ def forget(connection: Connection, seq: int, conversation_id: str) -> None:
     connection.execute("INSERT INTO titles_fts (titles_fts) VALUES ('optimize')")
 
 
+def create(connection: Connection) -> None:
+    """Make the tables of the index, empty."""
+    for table in _TABLES:
+        # The categories add symbols to letters and numbers, so that an emoji can be found.
+        connection.execute(
+            f"CREATE VIRTUAL TABLE {table} USING fts5("
+            "text, tokenize = \"unicode61 remove_diacritics 2 categories 'L* N* Co So'\")"
+        )
+
+
 def rebuild(connection: Connection) -> None:
-    """Make the index anew from the texts it covers."""
-    connection.execute("INSERT INTO messages_fts (messages_fts) VALUES ('rebuild')")
-    connection.execute("INSERT INTO titles_fts (titles_fts) VALUES ('rebuild')")
+    """Make the index anew from the messages that are complete, and the titles; works however damaged it is."""
+    # SQLite refuses even to drop a table whose description is damaged, so each gets that of a new one first.
+    connection.execute("CREATE VIRTUAL TABLE pristine_fts USING fts5(text)")
+    for table in _TABLES:
+        connection.execute(f"DELETE FROM {table}_data")  # noqa: S608
+        connection.execute(f"INSERT INTO {table}_data SELECT * FROM pristine_fts_data")  # noqa: S608
+        connection.execute(f"DROP TABLE {table}")
+    connection.execute("DROP TABLE pristine_fts")
+    create(connection)
+    for seq, text in connection.execute("SELECT seq, text FROM messages WHERE status <> 'streaming'"):
+        put_message(connection, seq, text)
+    for seq, title in connection.execute("SELECT seq, title FROM conversations"):
+        put_title(connection, seq, title)
 
 
 def search(connection: Connection, query: str, limit: int) -> list[SearchHit]:

@@ -1,12 +1,15 @@
 """The steps that make the database what this version expects; each commits together with its record.
 
-A step that was ever released stays as it is and keeps its name: what it did lies on people's disks.
+A step that was ever released stays as it is and keeps its name: what it did lies on people's disks. Only the index
+is made in its present form, for it holds nothing of its own: a step that changes its form calls `index.rebuild`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+from octavo.storage import index
 
 if TYPE_CHECKING:
     from sqlite_utils import Database as Connection
@@ -47,17 +50,13 @@ _CONVERSATIONS = (
     "CREATE INDEX messages_by_conversation ON messages(conversation_id, parent_id)",
     "CREATE INDEX messages_by_parent ON messages(parent_id)",
     "CREATE INDEX messages_streaming ON messages(status) WHERE status = 'streaming'",
-    # The categories add symbols, so that an emoji can be found.
-    """CREATE VIRTUAL TABLE messages_fts USING fts5(
-        text, tokenize = "unicode61 remove_diacritics 2 categories 'L* N* Co So'")""",
-    """CREATE VIRTUAL TABLE titles_fts USING fts5(
-        text, tokenize = "unicode61 remove_diacritics 2 categories 'L* N* Co So'")""",
 )
 
 
 def _conversations(connection: Connection) -> None:
     for statement in _CONVERSATIONS:
         connection.execute(statement)
+    index.create(connection)
 
 
 STEPS: tuple[tuple[str, Step], ...] = (("0001_conversations", _conversations),)

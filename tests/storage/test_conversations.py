@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
 import time
@@ -377,23 +378,34 @@ class TestSearch:
             assert message.id in [hit.message_id for hit in conversations.search(word, limit=-1)]
         conversations.delete(chat.id)
 
-    def test_damaged_index_is_made_anew(self, tmp_path: Path) -> None:
-        with open_database(tmp_path / "octavo.db") as database:
-            conversations = Conversations(database)
-            chat = conversations.create("Damage")
-            for number in range(50):
-                conversations.add_message(chat.id, None, "user", f"word{number} and more")
-            # Every row of the index but the two that describe it.
-            with database.atomic() as connection:
-                connection.execute("UPDATE messages_fts_data SET block = randomblob(length(block)) WHERE id > 10")
+    # A row of the index is its description (10), its totals (1), or a part of it (the others).
+    @pytest.mark.parametrize("rows", ["id > 10", "id = 10", "id = 1", "1"])
+    def test_damaged_index_is_made_anew(self, tmp_path: Path, rows: str) -> None:
+        def damage() -> None:
+            raw = sqlite3.connect(path)
+            with raw:
+                raw.execute(f"UPDATE messages_fts_data SET block = randomblob(length(block)) WHERE {rows}")  # noqa: S608
+            raw.close()
 
-            assert len(conversations.search("word7")) == 1
-            with database.atomic() as connection:
-                connection.execute("UPDATE messages_fts_data SET block = randomblob(length(block)) WHERE id > 10")
+        path = tmp_path / "octavo.db"
+        with open_database(path) as database:
+            chat = Conversations(database).create("Damage")
+            for number in range(50):
+                Conversations(database).add_message(chat.id, None, "user", f"word{number} and more")
+        damage()
+        with open_database(path) as database:
+            assert len(Conversations(database).search("word7 ")) == 1
+        damage()
+        with open_database(path) as database:
+            conversations = Conversations(database)
             for number in range(50, 100):
                 conversations.add_message(chat.id, None, "user", f"word{number} and more")
-            assert len(conversations.path(chat.id)) == 1
             assert len(conversations.search("more", limit=-1)) == 100
+            assert len(conversations.list(query="damage")) == 1
+        damage()
+        with open_database(path) as database:
+            Conversations(database).delete(chat.id)
+            assert Conversations(database).search("more") == []
 
 
 class PlainTree:
