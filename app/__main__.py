@@ -9,7 +9,8 @@ from octavo.app.cli.main import run
 def main() -> None:
     """Run the command line and exit with its code."""
     # Read by torch's OpenMP when it is imported. Threads that spin between torch's operations take the cores from the
-    # kernels' own threads: on a busy machine prefill fell to a tenth, and decoding lost an eighth on a quiet one.
+    # kernels' own threads and from other programs: beside a busy program prefill fell to a tenth. Sleeping instead
+    # costs a fifth of prefill on a quiet machine, and nothing of decoding.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     sys.exit(run())
 
