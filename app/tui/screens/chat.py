@@ -65,6 +65,7 @@ class ChatScreen(Commanding):
     def on_mount(self) -> None:
         self.transcript.greet(GREETING)
         self.status.change(state="Starting…")
+        self.sidebar.display = self.octavo.preferences.sidebar
         self.prompt.focus()
         # Everything slow waits for the first frame: importing and opening what is behind the screen.
         self.call_after_refresh(self._open)

@@ -171,7 +171,7 @@ class Commanding(Answering):
 
     def show_sidebar(self, show: bool) -> None:
         self.sidebar.display = show
-        if (not show and self.focused is None) or (self.focused and self.sidebar in self.focused.ancestors):
+        if not show and (self.focused is None or self.sidebar in self.focused.ancestors):
             self.prompt.focus()
 
     def action_models(self) -> None:

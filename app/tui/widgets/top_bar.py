@@ -16,10 +16,22 @@ class TopBar(Horizontal):
     title_text: reactive[str] = reactive("Octavo")
 
     def compose(self) -> ComposeResult:
-        yield Static("[@click=screen.toggle_sidebar]≡[/]", id="top-menu")
+        yield _Press("≡", "screen.toggle_sidebar", id="top-menu")
         yield Static("Octavo", id="top-title", markup=False)
-        yield Static("[@click=app.command_palette]Commands ^P[/]   [@click=screen.help]Help F1[/]", id="top-buttons")
+        yield _Press("Commands ^P", "app.command_palette")
+        yield _Press("Help F1", "screen.help")
 
     def watch_title_text(self, title: str) -> None:
         if self.is_mounted:
             self.query_one("#top-title", Static).update(one_line(title) or "New conversation")
+
+
+class _Press(Static):
+    """A word that runs an action where it is clicked."""
+
+    def __init__(self, label: str, action: str, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(label, id=id, markup=False)
+        self._action = action
+
+    async def on_click(self) -> None:
+        await self.run_action(self._action)

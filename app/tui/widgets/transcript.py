@@ -81,11 +81,12 @@ class Transcript(PartsWindow):
         async with self.turn:
             if not self._parts:
                 return
+            follows = self.is_at_end
             pending = ""
             for part in self._splitter.feed(text):
                 if isinstance(part, Cut):
                     await self._write(pending + part.close)
-                    await self._next_piece(part)
+                    await self._next_piece(part, follows=follows)
                     pending = ""
                 else:
                     pending += part
@@ -99,7 +100,7 @@ class Transcript(PartsWindow):
         if self.has_end:
             await self._entries[-1].write(text, self._parts[-1])
 
-    async def _next_piece(self, cut: Cut) -> None:
+    async def _next_piece(self, cut: Cut, *, follows: bool) -> None:
         last = self._parts[-1]
         done = replace(last, is_last=False, piece=replace(last.piece, cut_end=bool(cut.close)))
         had_end = self.has_end
@@ -109,10 +110,11 @@ class Transcript(PartsWindow):
             return
         await self._entries[-1].end_stream()
         self._entries[-1].change(done)
-        if self.is_at_end or sum(entry.part.cost for entry in self._entries) < 2 * MOST:
+        if follows:
             await self._mount_after(1)
-            if self.is_at_end:
-                await self._drop_first()
+            await self._drop_first()
+        elif sum(entry.part.cost for entry in self._entries) < MOST:
+            await self._mount_after(1)
 
     async def finish(self, message: StoredMessage) -> None:
         """The last message is complete: show how it ended, and its stored text where it differs."""

@@ -210,31 +210,32 @@ def start(conversations: Conversations, octavo_home: Path, monkeypatch: pytest.M
             return Backend(paths, Settings(), conversations, engines[0], MODEL, lambda: None)
 
         app = OctavoApp(open_backend, Paths.from_environment().state)
-        async with app.run_test(size=size) as pilot:
-            running = Running(pilot, app, None, conversations)  # type: ignore[arg-type]
-            await running.wait(lambda: app.chat.backend is not None, "the backend")
-            running.engine = engines[0]
-            monkeypatch.setattr(app, "copy_to_clipboard", running.copied.append)
-            await running.settle()
-            yield running
-        app.close_backend()
+        try:
+            async with app.run_test(size=size, notifications=True) as pilot:
+                running = Running(pilot, app, None, conversations)  # type: ignore[arg-type]
+                await running.wait(lambda: app.chat.backend is not None, "the backend")
+                running.engine = engines[0]
+                monkeypatch.setattr(app, "copy_to_clipboard", running.copied.append)
+                await running.settle()
+                yield running
+        finally:
+            app.close_backend()
 
     return run
 
 
 @pytest.fixture
-def long_conversation(conversations: Conversations) -> Callable[[int], str]:
+def long_conversation(conversations: Conversations, database: Database) -> Callable[[int], str]:
     """long_conversation(n) -> the id of a conversation of n messages."""
 
     def make(number: int) -> str:
         conversation = conversations.create("A long one")
         parent = None
-        for place in range(number):
-            role: Any = "assistant" if place % 2 else "user"
-            text = f"Message {place}: **bold** text of some length, with `code` and [brackets].\n\n- one\n- two\n"
-            parent = conversations.add_message(conversation.id, parent, role, text, model=MODEL).id
+        with database.atomic():
+            for place in range(number):
+                role: Any = "assistant" if place % 2 else "user"
+                text = f"Message {place}: **bold** text of some length, with `code` and [brackets].\n\n- one\n- two\n"
+                parent = conversations.add_message(conversation.id, parent, role, text, model=MODEL).id
         return conversation.id
 
     return make
-
-

@@ -1,0 +1,104 @@
+"""Keys and choices of the whole program: quit, palette, help, themes, the frame before anything is open."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from octavo.app.tui.app import OctavoApp
+from octavo.app.tui.state import Preferences
+
+
+async def test_ctrl_c_stops_then_clears_then_quits(start):
+    async with start() as run:
+        run.engine.hold = True
+        await run.send("Long", until_done=False)
+        await run.wait(lambda: run.screen.live_id is not None)
+        await run.pilot.press("ctrl+c")
+        await run.wait(lambda: not run.screen.is_busy)
+        run.screen.prompt.insert("typed")
+        await run.pilot.press("ctrl+c")
+        assert run.screen.prompt.text == ""
+        await run.pilot.press("ctrl+c")
+        assert run.app.is_running
+        await run.pilot.pause()
+        assert "Ctrl+C once more to quit." in run.text()
+        await run.pilot.press("ctrl+c")
+        await run.pilot.pause()
+        assert run.app._exit
+
+
+async def test_ctrl_c_copies_a_selection(start):
+    async with start() as run:
+        run.screen.prompt.insert("some text")
+        run.screen.prompt.select_all()
+        await run.pilot.press("ctrl+c")
+        assert run.copied == ["some text"]
+        assert run.screen.prompt.text == "some text"
+
+
+async def test_the_theme_is_remembered(start):
+    async with start() as run:
+        await run.screen.run_command("/theme octavo-light")
+        await run.settle()
+        assert run.app.theme == "octavo-light"
+        state = run.app._state_file
+    assert Preferences.load(state).theme == "octavo-light"
+    async with start() as run:
+        assert run.app.theme == "octavo-light"
+
+
+async def test_the_palette_has_every_command(start):
+    async with start() as run:
+        await run.pilot.press("ctrl+p")
+        await run.settle()
+        await run.pilot.press(*"regen")
+        await run.wait(lambda: "Answer the last question again" in run.text())
+        await run.pilot.press("escape")
+
+
+async def test_help_opens_with_f1_and_closes_with_escape(start):
+    async with start(size=(80, 24)) as run:
+        await run.pilot.press("f1")
+        await run.settle()
+        assert "send the message" in run.text()
+        await run.pilot.press("escape")
+        await run.settle()
+        assert "send the message" not in run.text()
+
+
+async def test_tab_reaches_every_place(start):
+    async with start() as run:
+        run.engine.answers.append(["```\ncode\n```"])
+        await run.send("Hi")
+        seen = set()
+        for _ in range(8):
+            await run.pilot.press("tab")
+            seen.add(type(run.app.focused).__name__)
+        assert {"PromptInput", "Entry", "CodeBlock", "Input", "ConversationList"} <= seen
+
+
+async def test_what_cannot_be_opened_ends_the_program_with_its_error(octavo_home):
+    error = OSError("no room")
+
+    def fail(on_event: object) -> None:
+        raise error
+
+    app = OctavoApp(fail)  # type: ignore[arg-type]
+    async with app.run_test() as pilot:
+        for _ in range(100):
+            await pilot.pause(0.01)
+            if app.failure is not None:
+                break
+    assert app.failure is error
+    assert app.return_code == 1
+
+
+def test_the_first_frame_imports_nothing_slow():
+    code = (
+        "import sys, octavo.app.tui.app, octavo.app.cli.chat\n"
+        "slow = {'torch', 'sqlite_utils', 'pydantic', 'transformers', 'markdown_it', 'numpy', 'huggingface_hub'}\n"
+        "sys.exit(', '.join(sorted(slow & set(sys.modules))) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
