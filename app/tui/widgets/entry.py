@@ -15,7 +15,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from octavo.app.tui.parts import Part
-from octavo.app.tui.text import count, seconds, visible
+from octavo.app.tui.text import count, visible
 
 if TYPE_CHECKING:
     from textual.widgets.markdown import MarkdownStream
@@ -196,6 +196,4 @@ def _notes(part: Part) -> list[str]:
         notes.append(count(usage["generated_tokens"], "token"))
     if timings.get("tokens_per_s"):
         notes.append(f"{timings['tokens_per_s']:.1f} tok/s")
-    if timings.get("ttft_s"):
-        notes.append(f"first word after {seconds(timings['ttft_s'])}")
     return notes

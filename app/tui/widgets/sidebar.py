@@ -84,7 +84,7 @@ class ConversationList(OptionList):
         self._is_complete = not new
         options = []
         for item in new:
-            heading = _when(item.updated, date.today())
+            heading = heading_for(item.updated, date.today())
             if heading != self._heading:
                 self._heading = heading
                 options.append(Option(f" {heading}", disabled=True))
@@ -222,7 +222,7 @@ class _Buttons(Static):
         self.query_ancestor(Sidebar).list.action_ask(action)
 
 
-def _when(updated: str, today: date) -> str:
+def heading_for(updated: str, today: date) -> str:
     """The heading for a time (ISO, UTC) in the user's own time zone."""
     day = datetime.fromisoformat(updated).astimezone().date()
     if day >= today:

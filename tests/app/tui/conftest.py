@@ -193,6 +193,12 @@ def conversations(database: Database) -> Conversations:
 
 
 @pytest.fixture
+def fake_engine(conversations: Conversations) -> Callable[[Callable[[Any], None]], FakeEngine]:
+    """fake_engine(emit) -> an engine whose words the test decides."""
+    return lambda emit: FakeEngine(conversations, emit)
+
+
+@pytest.fixture
 def start(conversations: Conversations, octavo_home: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
     """start(size=(100, 30)) runs the screen until the end of the `async with`."""
     monkeypatch.setenv("TEXTUAL_ANIMATIONS", "none")
