@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from octavo.storage.conversations import Conversation, StoredMessage
 
 UNSAVED = "unsaved"
+_WAITING = "Waiting, Esc stops"
 
 
 class Answering(Managing):
@@ -58,7 +59,7 @@ class Answering(Managing):
 
     def _begin(self) -> None:
         self.is_busy = True
-        self.status.change(state="Thinking…  Esc stops", is_busy=True)
+        self.status.change(state=_WAITING, is_busy=True)
 
     def _end(self, state: str = "Ready") -> None:
         self.is_busy = False
@@ -124,7 +125,7 @@ class Answering(Managing):
                 self.status.change(model=event.name, state=f"Loading {event.name}…", is_busy=True)
             case engine_events.ModelReady():
                 self.status.change(model=event.name, limit=event.context, used=0)
-                self.status.change(state="Thinking…  Esc stops" if self.is_busy else "Ready", is_busy=self.is_busy)
+                self.status.change(state=_WAITING if self.is_busy else "Ready", is_busy=self.is_busy)
             case engine_events.ModelFailed():
                 self._model_failed(event)
             case engine_events.TurnFailed():
@@ -143,7 +144,7 @@ class Answering(Managing):
         message = event.message
         self.live_id, self.live_conversation, self.live_text = message.id, message.conversation_id, ""
         self.status.change(
-            state="Reading…  Esc stops", is_busy=True, used=event.prompt_tokens, limit=event.context, tokens_per_s=0.0
+            state="Reading, Esc stops", is_busy=True, used=event.prompt_tokens, limit=event.context, tokens_per_s=0.0
         )
         if message.conversation_id == self.conversation_id:
             self.transcript.set_left_out({item.message_id: item.reason for item in event.left_out})
@@ -151,7 +152,7 @@ class Answering(Managing):
 
     async def _text(self, message_id: str, text: str) -> None:
         if not self.live_text:
-            self.status.change(state="Answering…  Esc stops")
+            self.status.change(state="Writing, Esc stops")
         self.live_text += text
         if self._is_shown(message_id):
             await self.transcript.stream(text)

@@ -23,13 +23,15 @@ class Transcript(PartsWindow):
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id, classes=classes)
         self._splitter = PieceSplitter()
+        self._greeting = ""
 
     def compose(self) -> ComposeResult:
         yield Static("", id="greeting", markup=False)
 
     def greet(self, text: str) -> None:
         """Say what is possible here, as long as there are no messages."""
-        self.query_one("#greeting", Static).update(text)
+        self._greeting = text
+        self._show_greeting()
 
     async def show(self, parts: Sequence[Part]) -> None:
         """Show another conversation, at its end."""
@@ -72,7 +74,7 @@ class Transcript(PartsWindow):
             await self._mount_tail()
 
     def _show_greeting(self) -> None:
-        self.query_one("#greeting").display = not self._parts
+        self.query_one("#greeting", Static).update("" if self._parts else self._greeting)
 
     # The answer being written
 

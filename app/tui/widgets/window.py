@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from textual.containers import VerticalScroll
@@ -93,51 +93,54 @@ class PartsWindow(VerticalScroll, can_focus=False):
         elif new > old and self.max_scroll_y - new <= _NEAR and not self.has_end:
             self._load(self._load_newer)
 
-    def _load(self, load: Callable[[], object]) -> None:
+    def _load(self, load: Callable[[], Awaitable[tuple[Entry, float] | None]]) -> None:
+        """Mount more in a task of its own; what is on the screen stays where it is."""
         self._is_loading = True
 
         async def run() -> None:
+            mark = None
             try:
                 async with self.turn:
-                    await load()  # type: ignore[misc]
+                    mark = await load()
             finally:
-                self._is_loading = False
-            self._fill()
+                # Not awaited under `turn`: the refresh may need the one who waits for it.
+                if not self.call_after_refresh(self._loaded, mark):
+                    self._is_loading = False
 
         self.run_worker(run(), group="window")
 
-    async def _load_older(self) -> None:
+    def _loaded(self, mark: tuple[Entry, float] | None) -> None:
+        """The new layout is known: bring the marked entry back to its row."""
+        self._is_loading = False
+        if mark is not None and mark[0].is_attached:
+            entry, row = mark
+            self.scroll_to(y=entry.virtual_region.y - row, animate=False, immediate=True)
+        self._fill()
+
+    async def _load_older(self) -> tuple[Entry, float] | None:
         if self._first == 0 or not self._entries:
-            return
-        mark = self._entries[0]
-        row = mark.virtual_region.y - self.scroll_y
+            return None
+        mark = self._mark(self._entries[0])
         number = how_many(reversed(self._parts[: self._first]), BATCH)
         with self.app.batch_update():
             await self._mount_before(number)
             await self._drop_last()
-        await self._hold(mark, row)
+        return mark
 
-    async def _load_newer(self) -> None:
+    async def _load_newer(self) -> tuple[Entry, float] | None:
         if self.has_end or not self._entries:
-            return
-        mark = self._entries[-1]
-        row = mark.virtual_region.y - self.scroll_y
+            return None
+        mark = self._mark(self._entries[-1])
         with self.app.batch_update():
             await self._mount_after(how_many(self._parts[self._end :], BATCH))
             await self._drop_first()
-        await self._hold(mark, row)
+        return mark
 
-    async def _hold(self, mark: Entry, row: float) -> None:
-        """Bring `mark` to `row` rows below the top again, once the new layout is known."""
-        laid_out = asyncio.Event()
-
-        def scroll() -> None:
-            if mark.is_attached:
-                self.scroll_to(y=mark.virtual_region.y - row, animate=False, immediate=True)
-            laid_out.set()
-
-        if self.call_after_refresh(scroll):
-            await laid_out.wait()
+    def _mark(self, entry: Entry) -> tuple[Entry, float] | None:
+        """An entry and its row on the screen; None at the end, where the anchor holds."""
+        if self.has_end and self.max_scroll_y - self.scroll_y < 1:
+            return None
+        return entry, entry.virtual_region.y - self.scroll_y
 
     # Mounting; called under `turn`
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -146,7 +147,8 @@ class Running:
 
     async def wait(self, condition: Callable[[], object], what: str = "") -> None:
         """Let the screen run until something is so."""
-        for _ in range(400):
+        ends = time.monotonic() + 20
+        while time.monotonic() < ends:
             await self.pilot.pause(0.01)
             if condition():
                 return
@@ -163,7 +165,7 @@ class Running:
 
     async def settle(self) -> None:
         """Until no worker runs and everything is painted."""
-        for _ in range(3):
+        for _ in range(2):
             await self.app.workers.wait_for_complete()
             await self.pilot.pause()
 
