@@ -59,8 +59,15 @@ class Entry(Vertical, can_focus=True):
         yield self._body
         yield _Footer(self)
 
-    def on_mount(self) -> None:
+    async def on_mount(self) -> None:
         self._show_state()
+        if self._is_growing and self.markdown is not None:
+            await self.markdown.append(self.part.piece.text)
+
+    @property
+    def _is_growing(self) -> bool:
+        """True for the end of an answer that is being written."""
+        return self.part.is_last and self.part.message.status == "streaming"
 
     def _make_body(self) -> Widget:
         text = self.part.piece.text
@@ -68,7 +75,9 @@ class Entry(Vertical, can_focus=True):
             return Static(self._user_text(), classes="user-text", markup=False)
         from octavo.app.tui.widgets.markdown_view import MarkdownView
 
-        return MarkdownView(text)
+        # What is appended to must have been appended from the start: only then does the view know where its last
+        # block, which may be an open code block, begins.
+        return MarkdownView("" if self._is_growing else text)
 
     def _user_text(self) -> str:
         text = self.part.piece.text

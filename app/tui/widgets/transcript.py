@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from textual.app import ComposeResult
 from textual.widgets import Static
 
-from octavo.app.tui.parts import Part, parts_of
+from octavo.app.tui.parts import Part, how_many, parts_of
 from octavo.app.tui.pieces import Cut, Piece, PieceSplitter
-from octavo.app.tui.widgets.window import MOST, PartsWindow
+from octavo.app.tui.widgets.window import MOST, TAIL, PartsWindow
 
 if TYPE_CHECKING:
     from octavo.storage.conversations import StoredMessage
@@ -81,42 +81,44 @@ class Transcript(PartsWindow):
     async def stream(self, text: str) -> None:
         """Add text to the last message."""
         async with self.turn:
-            if not self._parts:
+            if not self._parts or not text:
                 return
-            follows = self.is_at_end
-            pending = ""
-            for part in self._splitter.feed(text):
-                if isinstance(part, Cut):
-                    await self._write(pending + part.close)
-                    await self._next_piece(part, follows=follows)
-                    pending = ""
-                else:
-                    pending += part
-            await self._write(pending)
+            had_end, follows = self.has_end, self.is_at_end
+            place = len(self._parts) - 1
+            known = len(self._parts[place].piece.text)
+            self._grow(text)
+            if not had_end:
+                return
+            entry, part = self._entries[-1], self._parts[place]
+            await entry.write(part.piece.text[known:], part)
+            if place < len(self._parts) - 1:
+                await entry.end_stream()
+                entry.change(part)
+                await self._mount_new(follows=follows)
 
-    async def _write(self, text: str) -> None:
-        if not text:
-            return
-        last = self._parts[-1]
-        self._parts[-1] = replace(last, piece=replace(last.piece, text=last.piece.text + text))
-        if self.has_end:
-            await self._entries[-1].write(text, self._parts[-1])
+    def _grow(self, text: str) -> None:
+        """Add text to the parts, which may make more of them."""
+        for piece in self._splitter.feed(text):
+            last = self._parts[-1]
+            if isinstance(piece, Cut):
+                ended = replace(last.piece, text=last.piece.text + piece.close, cut_end=bool(piece.close))
+                self._parts[-1] = replace(last, is_last=False, piece=ended)
+                begun = Piece(piece.reopen, cut_start=bool(piece.reopen))
+                self._parts.append(replace(last, index=last.index + 1, piece=begun))
+            else:
+                self._parts[-1] = replace(last, piece=replace(last.piece, text=last.piece.text + piece))
 
-    async def _next_piece(self, cut: Cut, *, follows: bool) -> None:
-        last = self._parts[-1]
-        done = replace(last, is_last=False, piece=replace(last.piece, cut_end=bool(cut.close)))
-        had_end = self.has_end
-        self._parts[-1] = done
-        self._parts.append(replace(last, index=last.index + 1, piece=Piece(cut.reopen, cut_start=bool(cut.reopen))))
-        if not had_end:
-            return
-        await self._entries[-1].end_stream()
-        self._entries[-1].change(done)
-        if follows:
-            await self._mount_after(1)
+    async def _mount_new(self, *, follows: bool) -> None:
+        """Mount parts that were added at the end, as far as the reader may want them now."""
+        new = self._parts[self._end :]
+        if follows and sum(part.cost for part in new) > TAIL:
+            await self._mount_tail()
+        elif follows:
+            await self._mount_after(len(new))
             await self._drop_first()
-        elif sum(entry.part.cost for entry in self._entries) < MOST:
-            await self._mount_after(1)
+        else:
+            room = MOST - sum(entry.part.cost for entry in self._entries)
+            await self._mount_after(how_many(new, room) if room > 0 else 0)
 
     async def finish(self, message: StoredMessage) -> None:
         """The last message is complete: show how it ended, and its stored text where it differs."""

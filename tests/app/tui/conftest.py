@@ -6,13 +6,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from textual.pilot import Pilot
+from textual.worker import WorkerCancelled
 
 from octavo.app.assistant.budget import LeftOut
 from octavo.app.assistant.chat import (
@@ -166,7 +167,8 @@ class Running:
     async def settle(self) -> None:
         """Until no worker runs and everything is painted."""
         for _ in range(2):
-            await self.app.workers.wait_for_complete()
+            with suppress(WorkerCancelled):  # by a newer one of its group
+                await self.app.workers.wait_for_complete()
             await self.pilot.pause()
 
     def rows(self) -> list[str]:

@@ -9,6 +9,7 @@ import time
 from textual import events
 
 from octavo.app.tui.parts import Part
+from octavo.app.tui.widgets.markdown_view import CodeBlock
 from octavo.app.tui.widgets.window import MOST
 
 # Far above what is measured (3 to 6 ms) and far below a lag of seconds, so that a busy machine does not fail the test.
@@ -122,3 +123,20 @@ async def test_a_reader_further_up_is_not_moved_by_new_text(start, long_conversa
         assert run.rows()[5:15] == shown
         run.engine.release()
         await run.wait(lambda: not run.screen.is_busy)
+
+
+async def test_an_open_code_block_grows_on_after_one_has_looked_elsewhere(start):
+    async with start() as run:
+        run.engine.hold = True
+        run.engine.answers.append(["Code:\n\n```python\nfirst = 1\n", "second = 2\n```\n"])
+        await run.send("code?", until_done=False)
+        await run.wait(lambda: "first = 1" in run.text())
+        conversation_id = run.screen.conversation_id
+        await run.pilot.press("ctrl+n")
+        run.screen.open_conversation(conversation_id)
+        await run.wait(lambda: "first = 1" in run.text())
+        run.engine.release()
+        await run.wait(lambda: not run.screen.is_busy)
+        await run.settle()
+        (block,) = run.screen.query(CodeBlock)
+        assert block.code == "first = 1\nsecond = 2"
