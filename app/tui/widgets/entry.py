@@ -98,7 +98,7 @@ class Entry(Vertical, can_focus=True):
         return self.markdown.code_blocks() if self.markdown is not None else []
 
     def change(self, part: Part) -> None:
-        """Show another state of the same piece; its text is changed only by `write` and `rewrite`."""
+        """Show another state of the same piece; its text is changed only by `write`."""
         self.part = part
         self._show_state()
 
