@@ -48,6 +48,7 @@ class Scheduler:
         self._config = config
         self._waiting: deque[Sequence] = deque()
         self._running: list[Sequence] = []
+        self._refused_at: int | None = None  # the pool's `num_changes` when the first waiting sequence was refused
 
     @property
     def num_waiting(self) -> int:
@@ -68,6 +69,7 @@ class Scheduler:
 
     def remove(self, sequence: Sequence) -> None:
         """Take a sequence out, running or waiting, and give its pages back."""
+        self._refused_at = None
         if sequence in self._running:
             self._running.remove(sequence)
         else:
@@ -96,11 +98,14 @@ class Scheduler:
 
     def _admit(self) -> bool:
         """Open the first waiting sequence on the pages it can reuse, if the rest of what it may need is there."""
+        if self._refused_at == self._cache.pages.num_changes:
+            return False  # hashing a long prompt again at every step would find the same pages
         sequence = self._waiting[0]
         pages = self._cache.open(sequence.token_ids)
         missing = self._cache.num_pages_for(sequence.limit) - len(pages.page_ids)
         if missing + self._promised() > self._cache.pages.num_available:
             self._cache.close(pages)
+            self._refused_at = self._cache.pages.num_changes
             return False
         sequence.pages = pages
         sequence.num_computed = sequence.num_reused = pages.num_complete * self._cache.page_size

@@ -44,6 +44,7 @@ class PagePool:
         self.num_pages = num_pages
         self.page_size = page_size
         self.root = root
+        self.num_changes = 0  # grows whenever a match may find more, or an allocation be given more
         self._free: list[PageId] = list(range(num_pages - 1, -1, -1))
         self._references = [0] * num_pages
         self._complete: dict[PageId, _Complete] = {}
@@ -110,12 +111,14 @@ class PagePool:
             raise ValueError(f"a complete page has {self.page_size} tokens, not {len(tokens)}")
         identity = chain(parent, tokens)
         if identity not in self._by_identity:
+            self.num_changes += 1
             self._by_identity[identity] = page
             self._complete[page] = _Complete(identity, tokens)
         return identity
 
     def release(self, pages: Sequence[PageId]) -> None:
         """Drop one reference of each page of a chain, given head first."""
+        self.num_changes += 1
         for page in reversed(pages):
             if self._references[page] < 1:
                 raise ValueError(f"page {page} is released more often than it was taken")

@@ -198,6 +198,27 @@ def test_requests_wait_for_pages_in_order_and_all_finish(tiny: Path) -> None:
     engine.cache.check_conservation()
 
 
+def test_a_waiting_prompt_is_looked_up_again_only_when_pages_changed(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page_bytes = engine_of(tiny).cache.page_bytes
+    engine, _ = faked(tiny, kv_bytes=8 * page_bytes)
+    looked_up: list[int] = []
+    match = engine.cache.pages.match
+    monkeypatch.setattr(engine.cache.pages, "match", lambda tokens: looked_up.append(tokens[0]) or match(tokens))
+    policy = GenerationPolicy(temperature=0.0, repetition_penalty=1.0, max_tokens=40)
+    engine.submit(list(range(16)), policy)
+    waiting = engine.submit(list(range(100, 116)), policy)
+    steps = 0
+    tokens: dict[int, list[int]] = {}
+    while waiting not in tokens:
+        steps += 1
+        tokens, _ = answers(engine.step())
+    # Once when it came, once for each of the 6 pages the first one filled after that, and once when that one left.
+    assert steps > 40
+    assert looked_up.count(100) <= 8
+
+
 def test_a_thousand_short_turns_with_cancels_conserve_pages(tiny: Path) -> None:
     page_bytes = engine_of(tiny).cache.page_bytes
     engine, runner = faked(tiny, kv_bytes=20 * page_bytes)
