@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 from octavo.app.assistant.stop_strings import StopStrings
 
 if TYPE_CHECKING:
+    from octavo.app.models.resolve import ResolvedModel
     from octavo.app.settings import Settings
     from octavo.engine.config import GenerationPolicy
     from octavo.engine.engine import Engine
     from octavo.engine.events import AnswerMetrics, FinishReason
     from octavo.engine.tokenizer import Message, Tokenizer
     from octavo.engine.weights.checkpoint import Checkpoint
+    from octavo.storage.paths import Paths
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,15 @@ class Assistant:
                         return
         finally:
             engine.cancel(request_id)
+
+
+def open_model(model: ResolvedModel, settings: Settings, paths: Paths) -> Assistant:
+    """The assistant on a model that is on this machine. Raises the errors of `load_assistant`."""
+    from octavo.app.models.resolve import open_registry
+
+    # Hashing a file takes longer than opening it, so it is done once and remembered.
+    fingerprint = open_registry(paths).sha256(model.path) if model.path.is_file() else None
+    return load_assistant(model.path, settings, fingerprint=fingerprint)
 
 
 def load_assistant(path: Path, settings: Settings, *, fingerprint: str | None = None) -> Assistant:

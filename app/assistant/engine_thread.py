@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
+from octavo.app.assistant.assistant import open_model
 from octavo.app.assistant.chat import LEAF, Chat, UserSaved, question_of, save_edit, save_question
 from octavo.app.assistant.engine_events import (
     EngineCrashed,
@@ -238,16 +239,6 @@ class EngineThread:
             event = EngineCrashed(f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error)))
         with suppress(Exception):
             self._emit(event)
-
-
-def open_model(model: ResolvedModel, settings: Settings, paths: Paths) -> Assistant:
-    """Load a model that is on this machine. Raises the errors of `load_assistant`."""
-    from octavo.app.assistant.assistant import load_assistant
-    from octavo.app.models.resolve import open_registry
-
-    # Hashing a file takes longer than opening it, so it is done once and remembered.
-    fingerprint = open_registry(paths).sha256(model.path) if model.path.is_file() else None
-    return load_assistant(model.path, settings, fingerprint=fingerprint)
 
 
 def _missing(model: ResolvedModel) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from octavo.app.cli.output import echo_json
 from octavo.app.errors import AppError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def command(question: str | None, conversation: str | None, as_json: bool, **fla
     else:
         answer, document = _ask_in(conversation, prompt, settings, show=not as_json)
     if as_json:
-        click.echo(json.dumps(document, ensure_ascii=False, indent=2))
+        echo_json(document)
     if answer.error is not None:
         raise AppError(f"The answer broke off: {answer.error}.")
     return CANCELLED if answer.finish_reason == "cancelled" else 0

@@ -6,10 +6,11 @@ import json
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from octavo.app.cli.output import echo_json
 from octavo.app.cli.stored import SHORT_ID, find_conversation, open_conversations
 from octavo.app.errors import AppError
 
@@ -39,7 +40,7 @@ def list_conversations(words: tuple[str, ...], limit: int, as_json: bool) -> Non
         found = []
     shown = found[:limit]
     if as_json:
-        _echo_json([asdict(conversation) for conversation in shown])
+        echo_json([asdict(conversation) for conversation in shown])
         return
     if not shown:
         click.echo("No conversation holds these words." if words else "There are no conversations yet.")
@@ -78,7 +79,7 @@ def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
     except DatabaseMissingError:
         hits = []
     if as_json:
-        _echo_json([asdict(hit) | {"snippet": _marked(hit.snippet, "", "")} for hit in hits])
+        echo_json([asdict(hit) | {"snippet": _marked(hit.snippet, "", "")} for hit in hits])
         return
     if not hits:
         click.echo("No message holds these words.")
@@ -148,7 +149,3 @@ def _marked(snippet: str, begin: str, end: str) -> str:
     from octavo.storage.fulltext import MATCH_END, MATCH_START
 
     return snippet.replace(MATCH_START, begin).replace(MATCH_END, end)
-
-
-def _echo_json(document: Any) -> None:
-    click.echo(json.dumps(document, ensure_ascii=False, indent=2))

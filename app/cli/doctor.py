@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 import click
 
+from octavo.app.cli.output import echo_json
 from octavo.app.models.text import human_size
 
 # Numbers with these labels are bytes.
@@ -26,7 +26,7 @@ def command(as_json: bool) -> int:
 
     report = examine()
     if as_json:
-        click.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))
+        echo_json(report.as_json())
     else:
         for part, facts in report.facts.items():
             click.echo(part)

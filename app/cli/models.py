@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from octavo.app.cli.output import echo_json
 from octavo.app.cli.progress import announce, progress_bar
 from octavo.app.errors import AppError, ModelNotFoundError
 from octavo.app.models.text import human_size, human_tokens
@@ -58,7 +58,7 @@ def list_models(as_json: bool) -> None:
 
     listing = list_all(_paths())
     if as_json:
-        _echo_json({"default": listing.default, "models": [item.as_json() for item in listing.models]})
+        echo_json({"default": listing.default, "models": [item.as_json() for item in listing.models]})
         return
     rows: list[tuple[str, ...]] = [("", "NAME", "SIZE", "CONTEXT", "STATE", "NOTE")]
     for item in listing.models:
@@ -108,7 +108,7 @@ def inspect(name: str, as_json: bool) -> None:
     digest = registry.sha256(model.path) if model.path.is_file() else None
     origin = origin_of(model, registry)
     if as_json:
-        _echo_json({**facts.as_json(), "sha256": digest, "origin": origin})
+        echo_json({**facts.as_json(), "sha256": digest, "origin": origin})
         return
     for label, value in facts.as_rows():
         click.echo(f"{label:<14}{value}")
@@ -160,7 +160,7 @@ def recommend(context: int | None, as_json: bool) -> None:
     present = [entry.id for entry in catalogue if (paths.models_dir / entry.file).exists()]
     items = advice.recommend(catalogue, memory, present, context=tokens)
     if as_json:
-        _echo_json({"context": tokens, "memory": memory.as_json(), "models": [item.as_json() for item in items]})
+        echo_json({"context": tokens, "memory": memory.as_json(), "models": [item.as_json() for item in items]})
         return
     click.echo(advice.headline(memory, tokens) + "\n")
     rows: list[tuple[str, ...]] = [("NAME", "SIZE", "NEEDS", "RUNS ON", "WHY")]
@@ -181,10 +181,6 @@ def _offline(flag: bool | None) -> bool:
     from octavo.app.settings import load_settings
 
     return load_settings({"offline": flag}).offline
-
-
-def _echo_json(document: dict[str, Any]) -> None:
-    click.echo(json.dumps(document, ensure_ascii=False, indent=2, default=str))
 
 
 def _echo_table(rows: list[tuple[str, ...]]) -> None:

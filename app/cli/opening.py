@@ -14,16 +14,14 @@ if TYPE_CHECKING:
 def open_assistant(settings: Settings) -> tuple[Assistant, str]:
     """The assistant on the model the settings name, and that model's name.
 
-    Raises the errors of `resolve_model`, `ensure_model` and `load_assistant`, each one sentence.
+    Raises the errors of `resolve_model`, `ensure_model` and `open_model`, each one sentence.
     """
-    from octavo.app.assistant.assistant import load_assistant
-    from octavo.app.models.resolve import ensure_model, open_registry, resolve_model
+    from octavo.app.assistant.assistant import open_model
+    from octavo.app.models.resolve import ensure_model, resolve_model
     from octavo.storage.paths import Paths
 
     paths = Paths.from_environment()
     model = resolve_model(None, settings, paths)
     with progress_bar() as progress:
-        path = ensure_model(model, paths, offline=settings.offline, announce=announce, progress=progress)
-    # Hashing a file takes longer than opening it, so it is done once and remembered.
-    fingerprint = open_registry(paths).sha256(path) if path.is_file() else None
-    return load_assistant(path, settings, fingerprint=fingerprint), model.name
+        ensure_model(model, paths, offline=settings.offline, announce=announce, progress=progress)
+    return open_model(model, settings, paths), model.name

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import click
+
+from octavo.app.cli.output import echo_json
 
 
 @click.command()
@@ -24,7 +24,7 @@ def command(as_json: bool) -> None:
     places |= {"project_settings": Path(SETTINGS_FILE).absolute()}
     if as_json:
         rows = {name: {"path": str(path), "exists": path.exists()} for name, path in places.items()}
-        click.echo(json.dumps(rows, ensure_ascii=False, indent=2))
+        echo_json(rows)
         return
     for name, path in places.items():
         click.echo(f"{name.replace('_', ' '):<18}{path}{'' if path.exists() else '  (not there yet)'}")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from octavo.app.cli.output import echo_json
 from octavo.app.errors import AppError, ModelNotFoundError, SettingsError
 from octavo.app.models.text import human_size
 
@@ -74,7 +74,7 @@ def command(
     if tokens > subject.trained_context:
         click.echo(_beyond(subject, tokens), err=True)
     if as_json:
-        click.echo(json.dumps(_document(subject, tokens, budget, plans, measured), ensure_ascii=False, indent=2))
+        echo_json(_document(subject, tokens, budget, plans, measured))
     else:
         _print(subject, tokens, budget, plans, measured)
 

@@ -20,9 +20,7 @@ def test_home_variable_puts_everything_below_one_folder(octavo_home: Path) -> No
     assert paths.models_dir == octavo_home / "data" / "models"
 
 
-def test_xdg_variables_are_followed(
-    octavo_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_xdg_variables_are_followed(octavo_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OCTAVO_HOME")
     for name in ("config", "data", "cache", "state"):
         monkeypatch.setenv(f"XDG_{name.upper()}_HOME", str(tmp_path / name))
