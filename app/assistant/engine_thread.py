@@ -208,6 +208,7 @@ class EngineThread:
         from octavo.app.models.resolve import resolve_model
 
         self._model, self._chat, self._gauge = model, None, Gauge()
+        gc.unfreeze()  # the screen hides from the collector what was loaded by then
         gc.collect()  # two models at once may be more than the memory holds
         started, name = time.perf_counter(), model or ""
         try:

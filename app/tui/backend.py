@@ -37,6 +37,12 @@ class Backend:
     model: str
     close_database: Callable[[], None]
 
+    def choose_model(self, name: str) -> None:
+        """Make a model the one of the next start, too. Raises ModelNotFoundError, OSError."""
+        from octavo.app.models.resolve import choose_default, open_registry, resolve_model
+
+        choose_default(resolve_model(name, self.settings, self.paths), open_registry(self.paths))
+
     def close(self) -> None:
         """End the engine's threads, which saves an unfinished answer, and let go of the database."""
         self.engine.close()

@@ -24,32 +24,58 @@ class Answering(Managing):
     """One answer at a time. It goes on while another conversation is looked at."""
 
     async def send(self, text: str) -> None:
-        """Send what is in the input: as a new message, or in place of the one being edited."""
-        if self.refuse_while_busy():
+        """Send what is in the input: as a new message, or in place of the one being edited.
+
+        While an answer is being written a new message waits for its end.
+        """
+        if self.editing_id is not None and self.refuse_while_busy():
             return
         self.prompt.take_text()
         if self.backend is None:
-            self.unsent = text
+            self.unsent = f"{self.unsent}\n\n{text}" if self.unsent else text
             self.status.change(state="Starting… your message goes out as soon as Octavo is ready")
-            return
-        editing, self.editing_id = self.editing_id, None
-        self.query_one("#mode").display = False
-        self._begin()
-        if editing is not None:
+        elif self.editing_id is not None:
+            editing, self.editing_id = self.editing_id, None
+            self.query_one("#mode").display = False
+            self._begin()
             await self.transcript.truncate(editing)
             await self._show_unsaved(text)
             self.backend.engine.edit(editing, text)
-            return
-        await self._show_unsaved(text)
-        if self.conversation_id is not None:
-            self.backend.engine.turn(self.conversation_id, text)
+        elif self.is_busy:
+            self.waiting.put(self.conversation_id, text)
+        else:
+            await self._ask(self.conversation_id, text)
+
+    async def _ask(self, conversation_id: str | None, text: str) -> None:
+        """Ask in a conversation, in whichever one is on the screen; None begins one."""
+        assert self.backend is not None
+        self._begin()
+        if conversation_id == self.conversation_id:
+            await self._show_unsaved(text)
+        if conversation_id is not None:
+            self.backend.engine.turn(conversation_id, text)
             return
         self.in_thread(self.store.create, lambda conversation: self._ask_in_new(conversation, text), self._ended_by)
 
     def _ask_in_new(self, conversation: Conversation, text: str) -> None:
         assert self.backend is not None
-        self.conversation_id = conversation.id
+        self.waiting.created(conversation.id)
+        if self.conversation_id is None:
+            self.conversation_id = conversation.id
         self.backend.engine.turn(conversation.id, text)
+
+    async def _ask_next(self) -> None:
+        """Send the message that waited longest."""
+        message = self.waiting.take()
+        if message is not None:
+            await self._ask(message.conversation_id, message.text)
+
+    def take_back_waiting(self) -> None:
+        """Put what waits into the input again, before what was typed since."""
+        texts = self.waiting.take_all()
+        if texts:
+            typed = self.prompt.whole_text
+            self.prompt.set_text("\n\n".join([*texts, typed] if typed.strip() else texts))
 
     async def _show_unsaved(self, text: str) -> None:
         from octavo.storage.conversations import StoredMessage
@@ -67,8 +93,13 @@ class Answering(Managing):
         self.live_text = ""
         self.status.change(state=state, is_busy=False)
 
+    def _break_off(self, state: str = "Ready") -> None:
+        """End without the answer that was asked for; what waits must not go out as if nothing had happened."""
+        self._end(state)
+        self.take_back_waiting()
+
     def _ended_by(self, error: Exception) -> None:
-        self._end()
+        self._break_off()
         self.show_error(error)
 
     async def regenerate(self, message_id: str) -> None:
@@ -101,6 +132,7 @@ class Answering(Managing):
         if self.backend is None or not self.is_busy:
             return False
         self.backend.engine.cancel()
+        self.take_back_waiting()
         self.status.change(state="Stopping…")
         return True
 
@@ -124,12 +156,13 @@ class Answering(Managing):
             case engine_events.ModelLoading():
                 self.status.change(model=event.name, state=f"Loading {event.name}…", is_busy=True)
             case engine_events.ModelReady():
+                self.spare_pauses()
                 self.status.change(model=event.name, limit=event.context, used=0)
                 self.status.change(state=_WAITING if self.is_busy else "Ready", is_busy=self.is_busy)
             case engine_events.ModelFailed():
                 self._model_failed(event)
             case engine_events.TurnFailed():
-                self._end()
+                self._break_off()
                 self.tell(event.error, severity="error")
             case engine_events.EngineCrashed():
                 await self._crashed(event.error)
@@ -167,13 +200,17 @@ class Answering(Managing):
             await self.transcript.finish(message)
         elif message.conversation_id == self.conversation_id:
             await self.transcript.add(parts_of(message))
-        self._end("Stopped" if message.status == "cancelled" else "Ready")
+        if message.status == "complete":
+            self._end()
+        else:
+            self._break_off("Stopped" if message.status == "cancelled" else "Ready")
         if message.status == "error":
             self.tell(str(message.record.get("error") or "The answer broke off."), severity="error")
         if message.conversation_id == self.conversation_id:
             self.load_branches((message.id,))
             self.in_thread(lambda: self.store.get(message.conversation_id), self._retitle)
         self.load_page()
+        await self._ask_next()
 
     def _retitle(self, conversation: Conversation) -> None:
         if conversation.id == self.conversation_id:
@@ -189,7 +226,7 @@ class Answering(Managing):
         )
 
     def _model_failed(self, event: ModelFailed) -> None:
-        self._end("No model")
+        self._break_off("No model")
         self.status.change(model=event.name)
         if event.kind == "missing":
             self.offer_models()
@@ -205,12 +242,14 @@ class Answering(Managing):
         self.app.push_screen(FirstRun(self.backend.paths, offline=self.backend.settings.offline), self._downloaded)
 
     def _downloaded(self, model: str | None) -> None:
-        if model is not None and self.backend is not None:
-            self.backend.engine.load(model)
+        """Load the model, and the next time too."""
+        backend = self.backend
+        if model is not None and backend is not None:
+            self.in_thread(lambda: backend.choose_model(model), lambda _: backend.engine.load(model))
 
     async def _crashed(self, error: str) -> None:
         """The thread lives and the conversation is saved; show what is saved."""
-        self._end("The engine broke down; the next message starts it again")
+        self._break_off("The engine broke down; the next message starts it again")
         self.tell(f"The engine broke down: {error}. The conversation is saved.", severity="error")
         if self.conversation_id is not None:
             self.open_conversation(self.conversation_id)

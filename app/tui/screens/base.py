@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from textual.screen import Screen
 from textual.worker import get_current_worker
 
+from octavo.app.tui.collector import spare_the_screen
 from octavo.app.tui.messages import EngineNews, EventQueue, Failed, Finished
 from octavo.app.tui.state import InputHistory
 from octavo.app.tui.widgets.completions import Completions
@@ -16,6 +17,7 @@ from octavo.app.tui.widgets.sidebar import Sidebar
 from octavo.app.tui.widgets.status_line import StatusLine
 from octavo.app.tui.widgets.top_bar import TopBar
 from octavo.app.tui.widgets.transcript import Transcript
+from octavo.app.tui.widgets.waiting import WaitingMessages
 
 if TYPE_CHECKING:
     from octavo.app.tui.app import OctavoApp
@@ -78,6 +80,11 @@ class ScreenBase(Screen[None]):
         event.stop()
         await _call(event.otherwise or self.show_error, event.error)
 
+    def spare_pauses(self) -> None:
+        """Once much was imported or loaded; not in a test's process, which is not ours alone."""
+        if not self.app.is_headless:
+            spare_the_screen()
+
     def show_error(self, error: Exception) -> None:
         """Say what went wrong; errors of ours are sentences already."""
         from octavo.app.errors import AppError
@@ -106,6 +113,10 @@ class ScreenBase(Screen[None]):
     @property
     def completions(self) -> Completions:
         return self.query_one("#completions", Completions)
+
+    @property
+    def waiting(self) -> WaitingMessages:
+        return self.query_one("#waiting", WaitingMessages)
 
     @property
     def status(self) -> StatusLine:

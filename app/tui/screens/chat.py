@@ -20,6 +20,7 @@ from octavo.app.tui.widgets.sidebar import ConversationList, Sidebar
 from octavo.app.tui.widgets.status_line import StatusLine
 from octavo.app.tui.widgets.top_bar import TopBar
 from octavo.app.tui.widgets.transcript import Transcript
+from octavo.app.tui.widgets.waiting import WaitingMessages
 
 if TYPE_CHECKING:
     from octavo.app.tui.backend import Backend
@@ -57,6 +58,7 @@ class ChatScreen(Commanding):
             yield Sidebar(id="sidebar")
             with Vertical(id="main"):
                 yield Transcript(id="transcript")
+                yield WaitingMessages(id="waiting")
                 yield Completions(id="completions")
                 yield Static("", id="mode", markup=False)
                 yield PromptInput(self._history, id="prompt")
@@ -77,6 +79,7 @@ class ChatScreen(Commanding):
     async def _opened(self, backend: Backend) -> None:
         self.backend = backend
         self.status.change(state="Ready", model=backend.model)
+        self.spare_pauses()
         self.load_page()
         backend.engine.load()
         if self.unsent:
@@ -117,6 +120,10 @@ class ChatScreen(Commanding):
             await self.run_command(event.text)
         else:
             await self.send(event.text)
+
+    @on(WaitingMessages.TakeBack)
+    def _take_back(self) -> None:
+        self.take_back_waiting()
 
     @on(Entry.ActionRequested)
     async def _entry_action(self, event: Entry.ActionRequested) -> None:

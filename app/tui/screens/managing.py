@@ -152,6 +152,7 @@ class Managing(ScreenBase):
 
     def _delete(self, conversation_id: str) -> None:
         async def deleted(_: object) -> None:
+            self.waiting.forget(conversation_id)
             if conversation_id == self.conversation_id:
                 await self.show_new()
             self.load_page()

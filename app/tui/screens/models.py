@@ -114,10 +114,8 @@ class ModelPicker(ModalScreen[str | None]):
         backend = self._backend
 
         def choose() -> None:
-            from octavo.app.models.resolve import choose_default, open_registry, resolve_model
-
             try:
-                choose_default(resolve_model(name, backend.settings, backend.paths), open_registry(backend.paths))
+                backend.choose_model(name)
             except Exception as error:
                 self.post_message(self.Failed(str(error)))
             else:

@@ -103,16 +103,10 @@ class Entry(Vertical, can_focus=True):
         self._show_state()
 
     def _show_state(self) -> None:
-        message = self.part.message
+        """Classes go to the footer where they can: one on the entry styles every line of its text anew."""
         self.set_class(bool(self.part.left_out), "-left-out")
-        self.set_class(self.part.index == 0, "-first")
-        self.set_class(self.part.is_last, "-last")
-        self.set_class(message.status == "streaming", "-streaming")
-        self.set_class(message.status == "error", "-failed")
-        # A footer that only offers actions shows itself to those who look for it.
-        self.set_class(message.role == "user" and len(self.part.branches) < 2 and not self.is_folded, "-quiet")
-        for footer in self.query(_Footer):
-            footer.refresh(layout=True)
+        for footer in self.query_children(_Footer):
+            footer.show_state()
 
     async def write(self, text: str, part: Part) -> None:
         """Add streamed text at the end, which makes it `part`."""
@@ -151,6 +145,17 @@ class _Footer(Static):
     def __init__(self, entry: Entry) -> None:
         super().__init__(markup=False)
         self._entry = entry
+
+    def show_state(self) -> None:
+        """Show the entry's part as it is now."""
+        part = self._entry.part
+        self.set_class(part.is_last or bool(part.left_out), "-shown")
+        self.set_class(part.message.status == "streaming", "-streaming")
+        self.set_class(part.message.status == "error", "-failed")
+        # A footer that only offers actions shows itself to those who look for it.
+        only_actions = part.message.role == "user" and len(part.branches) < 2 and not self._entry.is_folded
+        self.set_class(only_actions and not part.left_out, "-quiet")
+        self.refresh(layout=True)
 
     def render(self) -> Content:
         part = self._entry.part

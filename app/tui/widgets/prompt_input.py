@@ -57,9 +57,14 @@ class PromptInput(TextArea):
         self.load_text(self.pastes.take(text) if text else "")
         self.move_cursor(self.document.end)
 
+    @property
+    def whole_text(self) -> str:
+        """The input with chips expanded."""
+        return self.pastes.expand(self.text)
+
     def take_text(self) -> str:
-        """The whole input with chips expanded; the input is empty afterwards."""
-        text = self.pastes.expand(self.text)
+        """The whole input; it is empty afterwards."""
+        text = self.whole_text
         self._inputs.add(text)
         self.set_text("")
         return text
@@ -87,14 +92,14 @@ class PromptInput(TextArea):
 
     def _send(self) -> None:
         if self.text.strip():
-            self.post_message(self.Submitted(self.pastes.expand(self.text)))
+            self.post_message(self.Submitted(self.whole_text))
 
     def _recall(self, *, older: bool) -> bool:
         """Fetch an earlier or later input, if the cursor cannot go further in that direction."""
         at_edge = self.navigator.is_first_wrapped_line if older else self.navigator.is_last_wrapped_line
         if not self.selection.is_empty or not at_edge(self.cursor_location):
             return False
-        found = self._inputs.previous(self.pastes.expand(self.text)) if older else self._inputs.next()
+        found = self._inputs.previous(self.whole_text) if older else self._inputs.next()
         if found is not None:
             self.set_text(found)
         return found is not None

@@ -12,6 +12,7 @@ import pytest
 from octavo.app.assistant.engine_events import ModelFailed
 from octavo.app.models.catalogue import HubSource, load_catalogue
 from octavo.app.models.recommend import Memory
+from octavo.app.models.resolve import open_registry
 from octavo.app.tui.screens.download import Download
 from octavo.app.tui.screens.first_run import FirstRun, find_offers
 from octavo.app.tui.screens.models import ModelPicker
@@ -113,6 +114,7 @@ async def test_a_missing_model_opens_the_first_run_screen(start, entry, monkeypa
             assert text in run.text()
         await run.pilot.press("enter")
         await run.wait(lambda: ("load", "qwen2.5-coder-0.5b") in run.engine.calls, "the downloaded model")
+        assert open_registry(Paths.from_environment()).default == "qwen2.5-coder-0.5b"
         await run.settle()
         assert not isinstance(run.app.screen, FirstRun)
 

@@ -50,18 +50,6 @@ async def test_escape_stops_and_leaves_the_engine_idle(start):
         assert "Fine." in run.text()
 
 
-async def test_nothing_is_sent_while_an_answer_is_written(start):
-    async with start() as run:
-        run.engine.hold = True
-        await run.send("One", until_done=False)
-        await run.wait(lambda: run.screen.live_id is not None)
-        await run.send("Two", until_done=False)
-        assert run.screen.prompt.text == "Two"
-        run.engine.release()
-        await run.wait(lambda: not run.screen.is_busy)
-        assert [call[0] for call in run.engine.calls].count("turn") == 1
-
-
 async def test_regenerate_makes_a_branch_one_can_switch(start):
     async with start() as run:
         run.engine.answers.extend([["Red."], ["Blue."]])
