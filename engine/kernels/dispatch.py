@@ -15,10 +15,14 @@ from torch import Tensor
 from octavo.engine.errors import EngineError
 from octavo.engine.kernels.activation import silu_mul_native, silu_mul_torch
 from octavo.engine.kernels.attention import decode_attention_native, decode_attention_torch
+from octavo.engine.kernels.encode import encode_pages_torch
+from octavo.engine.kernels.gather import gather_pages_torch
 from octavo.engine.kernels.kv_write import write_kv_native, write_kv_torch
 from octavo.engine.kernels.linear import NativeLinear, linear_torch
 from octavo.engine.kernels.norm import rms_norm_native, rms_norm_torch
+from octavo.engine.kernels.paged_attention import AttentionState, attend_pages_torch, attend_tail_torch
 from octavo.engine.kernels.selfcheck import failure
+from octavo.engine.kv.codec import PageLayout
 from octavo.engine.weights.matrix import Weight
 
 if TYPE_CHECKING:
@@ -80,6 +84,63 @@ class DecodeAttentionOp(Protocol):
     ) -> Tensor: ...
 
 
+class EncodePagesOp(Protocol):
+    """See `encode_pages_torch`."""
+
+    def __call__(self, kv: Tensor, layout: PageLayout, /) -> Tensor: ...
+
+
+class GatherPagesOp(Protocol):
+    """See `gather_pages_torch`."""
+
+    def __call__(
+        self,
+        slab: Tensor,
+        layout: PageLayout,
+        slots: Tensor,
+        starts: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        dtype: torch.dtype,
+    ) -> tuple[Tensor, Tensor]: ...
+
+
+class AttendPagesOp(Protocol):
+    """See `attend_pages_torch`."""
+
+    def __call__(
+        self,
+        q: Tensor,
+        slab: Tensor,
+        layout: PageLayout,
+        slots: Tensor,
+        distances: Tensor,
+        num_pages: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        scale: float,
+        state: AttentionState,
+        fresh: bool,
+    ) -> None: ...
+
+
+class AttendTailOp(Protocol):
+    """See `attend_tail_torch`."""
+
+    def __call__(
+        self,
+        q: Tensor,
+        tails: Tensor,
+        layout: PageLayout,
+        tail_slots: Tensor,
+        tail_tokens: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        scale: float,
+        state: AttentionState,
+    ) -> Tensor: ...
+
+
 @dataclass(frozen=True)
 class Kernels:
     """The operations the decoder calls; `report` says for each which implementation it is."""
@@ -89,6 +150,10 @@ class Kernels:
     silu_mul: SiluMulOp
     write_kv: WriteKvOp
     decode_attention: DecodeAttentionOp
+    encode_pages: EncodePagesOp
+    gather_pages: GatherPagesOp
+    attend_pages: AttendPagesOp
+    attend_tail: AttendTailOp
     report: dict[str, str]
     threads: int
 
@@ -106,6 +171,10 @@ def load_kernels(device: str = "cpu", prefer: Literal["auto", "native", "torch"]
         "silu_mul": silu_mul_torch,
         "write_kv": write_kv_torch,
         "decode_attention": decode_attention_torch,
+        "encode_pages": encode_pages_torch,
+        "gather_pages": gather_pages_torch,
+        "attend_pages": attend_pages_torch,
+        "attend_tail": attend_tail_torch,
     }
     report = dict.fromkeys(implementations, "torch")
     ops = None if prefer == "torch" or torch.device(device).type != "cpu" else _native_ops()
