@@ -1,106 +1,172 @@
-"""Attention of one new token per sequence over the pages of its context."""
+"""Attention of one new token per sequence: over its complete pages, then over the unfinished one.
 
-from typing import TYPE_CHECKING
+Pages are summed in groups of a constant number, each with its own softmax, and the groups are folded one after the
+other into a running state (online softmax: Milakov and Gimelshein 2018, arXiv:1805.02867). What the state holds in
+the end does not depend on how many calls it took, as long as each but the last ends with a whole number of groups.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from octavo.engine.kernels.checks import require, require_slab
+from octavo.engine.kernels.quantize import hadamard, read_part
+from octavo.engine.kv.codec import PageLayout
 
-if TYPE_CHECKING:
-    from octavo.engine.kernels._native import Ops
+RUN_PAGES = 64
+"""Calls may be cut at multiples of this many pages: every implementation's groups divide it."""
 
 
-def decode_attention_torch(
+@dataclass(frozen=True, eq=False)
+class AttentionState:
+    """The softmax of n sequences so far, per head: the `highest` score, the `total` of the exponentials relative to
+    it, and the sum of the `values` so weighted. float32 [n, heads], [n, heads], [n, heads, d].
+
+    Values of a codec that rotates V stay rotated in it. Nothing read yet is a `highest` of minus infinity.
+    """
+
+    highest: Tensor
+    total: Tensor
+    values: Tensor
+
+    @classmethod
+    def empty(cls, n: int, heads: int, dim: int, device: torch.device | str = "cpu") -> AttentionState:
+        """Memory for a state; `attend_pages` with `fresh` gives it its contents."""
+        return cls(*(torch.empty(shape, device=device) for shape in ((n, heads), (n, heads), (n, heads, dim))))
+
+    def row(self, sequence: int) -> AttentionState:
+        """The state of one sequence, sharing this one's memory."""
+        rows = slice(sequence, sequence + 1)
+        return AttentionState(self.highest[rows], self.total[rows], self.values[rows])
+
+    def clear(self) -> None:
+        self.highest.fill_(-torch.inf)
+        self.total.zero_()
+        self.values.zero_()
+
+    def fold(self, highest: Tensor, total: Tensor, values: Tensor) -> None:
+        """Add sums of the same three shapes."""
+        together = torch.maximum(self.highest, highest)
+        before, new = (_share(old, together) for old in (self.highest, highest))
+        self.highest.copy_(together)
+        self.total.copy_(self.total * before + total * new)
+        self.values.copy_(self.values * before.unsqueeze(-1) + values * new.unsqueeze(-1))
+
+
+def attend_pages_torch(
     q: Tensor,
     slab: Tensor,
-    page_slots: Tensor,
-    page_distances: Tensor,
+    layout: PageLayout,
+    slots: Tensor,
+    distances: Tensor,
     num_pages: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    scale: float,
+    state: AttentionState,
+    fresh: bool,
+) -> None:
+    """Fold complete pages into `state`, which begins anew if `fresh`.
+
+    `q` float32 [n, heads, d] is not yet rotated. Sequence i reads all tokens of the pages
+    slab[slots[i, :num_pages[i]]], in order; there may be none. Keys carry the rotation of their offset in the page,
+    so the query is rotated once per page, by distances[i, p] = position - page start: the rotations compose to the
+    relative distance of query and key. `cos` and `sin` are float32 [max_distance + 1, d/2]; heads / kv_heads
+    neighbouring query heads share a KV head. The page tensors are int32, [n, max_pages] twice and [n].
+    """
+    if fresh:
+        state.clear()
+    most = int(num_pages.max()) if len(num_pages) else 0
+    for begin in range(0, most, RUN_PAGES):
+        end = min(begin + RUN_PAGES, most)
+        there = torch.arange(begin, end, device=q.device) < num_pages[:, None]  # [n, pages]
+        run_slots = torch.where(there, slots[:, begin:end], 0)
+        run_distances = torch.where(there, distances[:, begin:end], 0)
+        state.fold(*_sum_pages(q, slab, layout, run_slots, run_distances, there, cos, sin, scale))
+
+
+def attend_tail_torch(
+    q: Tensor,
+    tails: Tensor,
+    layout: PageLayout,
+    tail_slots: Tensor,
     tail_tokens: Tensor,
     cos: Tensor,
     sin: Tensor,
     scale: float,
+    state: AttentionState,
 ) -> Tensor:
-    """Softmax attention of `q` float32 [n, heads, d], not yet rotated; returns float32 [n, heads, d].
+    """Fold the unfinished pages into `state` and return the attention: float32 [n, heads, d].
 
-    Sequence i reads the pages slab[page_slots[i, :num_pages[i]]] (`slab` as in `write_kv_torch`), all tokens
-    of each but only the first `tail_tokens[i]` of the last one. Keys carry the rotation of their offset in
-    the page, so the query is rotated once per page, by page_distances[i, p] = position - page start: the
-    rotations compose to the relative distance of query and key. `cos` and `sin` are float32
-    [max_distance + 1, d/2]; heads / kv_heads neighbouring query heads share a KV head. The four page tensors
-    are int32 ([n, max_pages] twice, [n] twice); every sequence has at least one page with one token.
+    `tails` is bfloat16 or float32 [tail slots, 2, kv_heads, page_size, d]; sequence i reads the first
+    `tail_tokens[i]` tokens (at least one, the query's own being the last) of tails[tail_slots[i]]; both int32 [n].
     """
+    if layout.codec.value_bits == 4:
+        state.values.copy_(hadamard(state.values, layout.hadamard_size))
+    pages = tails[tail_slots.long()].float()  # [n, 2, kv_heads, page_size, d]
+    query = _rotate(q, cos, sin, tail_tokens - 1)
+    offsets = torch.arange(layout.page_size, device=q.device)
+    there = offsets < tail_tokens[:, None]  # [n, page_size]
     n, heads, dim = q.shape
-    _, _, kv_heads, page_size, _ = slab.shape
-    half = dim // 2
-    out = torch.empty_like(q)
-    for i in range(n):
-        pages = int(num_pages[i])
-        slots, distances = page_slots[i, :pages].long(), page_distances[i, :pages].long()
-        tokens = (pages - 1) * page_size + int(tail_tokens[i])
-        keys, values = slab[slots, 0].float(), slab[slots, 1].float()  # [pages, kv_heads, page_size, d]
-        first, second = q[i, :, :half], q[i, :, half:]
-        c, s = cos[distances].unsqueeze(1), sin[distances].unsqueeze(1)
-        rotated = torch.cat((first * c - second * s, second * c + first * s), dim=-1)  # [pages, heads, d]
-        grouped = rotated.view(pages, kv_heads, heads // kv_heads, dim)
-        scores = torch.einsum("phgd,phtd->hgpt", grouped, keys).flatten(2)[..., :tokens] * scale
-        weights = torch.softmax(scores, dim=-1)  # [kv_heads, group, tokens]
-        flat = values.transpose(0, 1).flatten(1, 2)[:, :tokens]
-        out[i] = torch.matmul(weights, flat).view(heads, dim)
-    return out
+    keys, values = pages.unbind(1)
+    grouped = query.view(n, layout.num_kv_heads, -1, dim)
+    scores = torch.einsum("nhgd,nhtd->nhgt", grouped, keys).mul_(scale)
+    # An unwritten token may hold anything, infinity too, and 0 * infinity is not a number.
+    values = torch.where(there[:, None, :, None], values, 0.0)
+    state.fold(*_softmax_sums(scores, there[:, None, None], values, (n, heads, dim)))
+    return state.values / state.total.unsqueeze(-1)
 
 
-def decode_attention_native(
-    ops: "Ops",
+def _sum_pages(
     q: Tensor,
     slab: Tensor,
-    page_slots: Tensor,
-    page_distances: Tensor,
-    num_pages: Tensor,
-    tail_tokens: Tensor,
+    layout: PageLayout,
+    slots: Tensor,
+    distances: Tensor,
+    there: Tensor,
     cos: Tensor,
     sin: Tensor,
     scale: float,
-) -> Tensor:
-    """`decode_attention_torch` in C, on the CPU, reading the pages in place.
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Highest score, total and values of one run of pages: `slots`, `distances` and `there` are [n, pages]."""
+    n, heads, dim = q.shape
+    num_pages = slots.shape[1]
+    data = slab[slots.flatten().long()]
+    shape = n, num_pages, layout.num_kv_heads, layout.page_size, dim
+    keys, values = (read_part(data, layout, part).view(shape) for part in (layout.keys, layout.values))
+    query = _rotate(q.unsqueeze(1).expand(-1, num_pages, -1, -1), cos, sin, distances)  # [n, pages, heads, d]
+    if layout.codec.key_bits == 4:
+        query = hadamard(query, layout.hadamard_size)
+    grouped = query.reshape(n, num_pages, layout.num_kv_heads, -1, dim)
+    scores = torch.einsum("nphgd,nphtd->nhgpt", grouped, keys).mul_(scale)
+    # A page that is not there reads slot 0, whatever lies in it.
+    mask = there[:, :, None, None, None]
+    values = torch.where(mask, values, 0.0).transpose(1, 2).flatten(2, 3)  # [n, kv_heads, tokens, d]
+    tokens = there.repeat_interleave(layout.page_size, dim=1)[:, None, None]
+    return _softmax_sums(scores.flatten(3), tokens, values, (n, heads, dim))
 
-    Pages are summed in groups of a constant size that are merged in order, so the result does not depend on
-    the number of threads. ValueError for a slot, distance or count out of its range.
-    """
-    op = "decode_attention"
-    num_slots, kv_heads, page_size, dim = require_slab(op, slab)
-    require(op, torch.float32, q, cos, sin)
-    require(op, torch.int32, page_slots, page_distances, num_pages, tail_tokens)
-    n, heads, _ = q.shape
-    angles, max_pages = cos.shape[0], page_slots.shape[-1]
-    shapes = (q.shape, cos.shape, sin.shape, page_slots.shape, page_distances.shape)
-    expected = ((n, heads, dim), (angles, dim // 2), (angles, dim // 2), (n, max_pages), (n, max_pages))
-    if shapes != expected or num_pages.shape != (n,) or tail_tokens.shape != (n,) or heads % kv_heads:
-        raise ValueError(
-            f"{op} takes q, cos, sin, page_slots, page_distances of shapes {expected} for these arguments, with "
-            f"a multiple of {kv_heads} query heads, and {n} page and tail counts; not {shapes}"
-        )
-    out = torch.empty_like(q)
-    ops.decode_attention(
-        slab.data_ptr(),
-        num_slots,
-        slab.dtype is torch.bfloat16,
-        kv_heads,
-        page_size,
-        dim,
-        q.data_ptr(),
-        page_slots.data_ptr(),
-        page_distances.data_ptr(),
-        num_pages.data_ptr(),
-        tail_tokens.data_ptr(),
-        cos.data_ptr(),
-        sin.data_ptr(),
-        angles,
-        scale,
-        n,
-        heads,
-        max_pages,
-        out.data_ptr(),
-    )
-    return out
+
+def _softmax_sums(
+    scores: Tensor, there: Tensor, values: Tensor, shape: tuple[int, int, int]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`scores` [n, kv_heads, group, tokens] and `values` [n, kv_heads, tokens, d] as three sums over tokens."""
+    n, heads, _ = shape
+    scores = scores.masked_fill(~there, -torch.inf)
+    highest = scores.amax(dim=-1, keepdim=True)
+    weights = torch.exp(scores - torch.where(highest == -torch.inf, 0.0, highest))
+    sums = torch.matmul(weights, values)
+    return highest.reshape(n, heads), weights.sum(dim=-1).reshape(n, heads), sums.reshape(shape)
+
+
+def _rotate(q: Tensor, cos: Tensor, sin: Tensor, distances: Tensor) -> Tensor:
+    """`q` [..., heads, d] at `distances` [...], pairing dimension j with j + d/2 (RoPE, Su et al., 2021)."""
+    first, second = q.chunk(2, dim=-1)
+    c, s = (table[distances.long()].unsqueeze(-2) for table in (cos, sin))
+    return torch.cat((first * c - second * s, second * c + first * s), dim=-1)
+
+
+def _share(highest: Tensor, together: Tensor) -> Tensor:
+    """How much a sum relative to `highest` weighs relative to `together`."""
+    return torch.where(highest == -torch.inf, 0.0, torch.exp(highest - together))

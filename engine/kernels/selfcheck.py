@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from octavo.engine.kernels.activation import silu_mul_torch
-from octavo.engine.kernels.attention import decode_attention_torch
+from octavo.engine.kernels.decode_attention import decode_attention_torch
 from octavo.engine.kernels.kv_write import write_kv_torch
 from octavo.engine.kernels.linear import linear_torch
 from octavo.engine.kernels.norm import rms_norm_torch
