@@ -14,13 +14,13 @@ from torch import Tensor
 
 from octavo.engine.errors import EngineError
 from octavo.engine.kernels.activation import silu_mul_native, silu_mul_torch
-from octavo.engine.kernels.attention import AttentionState, attend_pages_torch, attend_tail_torch
 from octavo.engine.kernels.decode_attention import decode_attention_native, decode_attention_torch
 from octavo.engine.kernels.encode import encode_pages_torch
 from octavo.engine.kernels.gather import gather_pages_torch
 from octavo.engine.kernels.kv_write import write_kv_native, write_kv_torch
 from octavo.engine.kernels.linear import NativeLinear, linear_torch
 from octavo.engine.kernels.norm import rms_norm_native, rms_norm_torch
+from octavo.engine.kernels.paged_attention import AttentionState, attend_pages_torch, attend_tail_torch
 from octavo.engine.kernels.selfcheck import failure
 from octavo.engine.kv.codec import PageLayout
 from octavo.engine.weights.matrix import Weight
