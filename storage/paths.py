@@ -61,6 +61,11 @@ class Paths:
         """Conversations and everything else that Octavo remembers."""
         return self.data / "octavo.db"
 
+    @property
+    def pages_dir(self) -> Path:
+        """The page store: what was computed once, kept over restarts. All of it can be computed again."""
+        return self.cache / "pages"
+
     def folders(self) -> Iterator[tuple[str, Path]]:
         """Name and path of each of the four folders."""
         for field in fields(self):

@@ -1,0 +1,166 @@
+"""Reading and writing files past the page cache: whole units of 4 KiB, into aligned memory, or loudly not at all.
+
+`System` is the seam to the operating system: tests put one in whose calls fail, come up short or flip bits.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import mmap
+import os
+import threading
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from octavo.storage.pagestore.errors import AlignmentError
+
+UNIT = 4096  # bytes: a multiple of every common sector size, and the size of a memory page
+_KEEP_SIZE_AND_PUNCH = 0x03  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
+_DIRECT: int = getattr(os, "O_DIRECT", 0)
+
+
+def units(num_bytes: int) -> int:
+    """Units that hold `num_bytes`."""
+    return -(-num_bytes // UNIT)
+
+
+class AlignedBuffer:
+    """Memory for transfers past the page cache, at the start of a memory page; `array` is uint8 [num_bytes]."""
+
+    def __init__(self, num_bytes: int) -> None:
+        self.view = memoryview(mmap.mmap(-1, units(num_bytes) * UNIT))
+        self.array: NDArray[np.uint8] = np.frombuffer(self.view, dtype=np.uint8)
+
+    def __len__(self) -> int:
+        return len(self.view)
+
+
+class ThreadBuffers(threading.local):
+    """One buffer for each thread, which grows to the largest size asked for."""
+
+    def __init__(self) -> None:
+        self._buffer = AlignedBuffer(UNIT)
+
+    def at_least(self, num_bytes: int) -> AlignedBuffer:
+        if len(self._buffer) < num_bytes:
+            self._buffer = AlignedBuffer(num_bytes)
+        return self._buffer
+
+
+class System:
+    """The calls of the operating system that the store makes on its files, and nothing else."""
+
+    def open(self, path: Path, *, write: bool, create: bool = False, direct: bool = False) -> int:
+        """A descriptor. `create` makes a private file that must not be there yet."""
+        flags = (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC | (_DIRECT if direct else 0)
+        return os.open(path, flags | (os.O_CREAT | os.O_EXCL if create else 0), 0o600)
+
+    def close(self, descriptor: int) -> None:
+        os.close(descriptor)
+
+    def preadv(self, descriptor: int, buffer: memoryview, offset: int) -> int:
+        return os.preadv(descriptor, [buffer], offset)
+
+    def pwritev(self, descriptor: int, buffer: memoryview, offset: int) -> int:
+        return os.pwritev(descriptor, [buffer], offset)
+
+    def sync(self, descriptor: int) -> None:
+        """Data, and what is needed to read it again, is on the disk afterwards."""
+        getattr(os, "fdatasync", os.fsync)(descriptor)
+
+    def sync_folder(self, folder: Path) -> None:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def allocate(self, descriptor: int, num_bytes: int) -> None:
+        """Make the file `num_bytes` long, with space reserved for all of it where the platform can."""
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(descriptor, 0, num_bytes)
+        else:
+            os.truncate(descriptor, num_bytes)
+
+    def punch(self, descriptor: int, offset: int, num_bytes: int) -> bool:
+        """Give the range back to the file system, so that it reads as zeros; False where that cannot be done."""
+        call = getattr(_libc(), "fallocate64", None)
+        if call is None:
+            return False
+        mode, start, length = ctypes.c_int(_KEEP_SIZE_AND_PUNCH), ctypes.c_int64(offset), ctypes.c_int64(num_bytes)
+        if call(descriptor, mode, start, length) == 0:
+            return True
+        code = ctypes.get_errno()
+        if code in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
+            return False
+        raise OSError(code, os.strerror(code))
+
+    def unlink(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+
+def _libc() -> ctypes.CDLL | None:
+    try:
+        return ctypes.CDLL(None, use_errno=True)
+    except OSError:
+        return None
+
+
+def read_units(system: System, descriptor: int, buffer: memoryview, offset: int) -> None:
+    """Fill `buffer` from `offset`; a read that came up short is continued.
+
+    Raises AlignmentError unless all is whole units, and OSError, also for a file that ends before the range does.
+    """
+    _check_alignment(buffer, offset)
+    done = 0
+    while done < len(buffer):
+        got = system.preadv(descriptor, buffer[done:], offset + done)
+        # What lies past the last whole unit is read again: the next read must be aligned, too.
+        whole = got // UNIT * UNIT
+        if whole <= 0:
+            raise OSError(errno.EIO, "the file ends too early, or a read stopped within a sector")
+        done += whole
+
+
+def write_units(system: System, descriptor: int, buffer: memoryview, offset: int) -> None:
+    """Write `buffer` at `offset`; a write that came up short is continued. Raises as `read_units` does."""
+    _check_alignment(buffer, offset)
+    done = 0
+    while done < len(buffer):
+        whole = system.pwritev(descriptor, buffer[done:], offset + done) // UNIT * UNIT
+        if whole <= 0:
+            raise OSError(errno.EIO, "a write stopped within a sector")
+        done += whole
+
+
+def _check_alignment(buffer: memoryview, offset: int) -> None:
+    address = np.frombuffer(buffer, dtype=np.uint8).ctypes.data if len(buffer) else 0
+    if offset % UNIT or len(buffer) % UNIT or address % UNIT:
+        raise AlignmentError(
+            f"A transfer of {len(buffer)} bytes between memory at {address:#x} and offset {offset} of a file is not "
+            f"aligned to {UNIT} bytes."
+        )
+
+
+def direct_works(system: System, folder: Path) -> bool:
+    """Whether files in `folder` can be written and read past the page cache; tried with a small file."""
+    if not _DIRECT:
+        return False
+    path = folder / f"probe-{os.getpid()}"
+    buffer = AlignedBuffer(UNIT).view
+    try:
+        descriptor = system.open(path, write=True, create=True, direct=True)
+    except OSError:
+        return False
+    try:
+        write_units(system, descriptor, buffer, 0)
+        read_units(system, descriptor, buffer, 0)
+    except OSError:
+        return False
+    finally:
+        system.close(descriptor)
+        system.unlink(path)
+    return True

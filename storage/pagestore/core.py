@@ -1,0 +1,122 @@
+"""What the parts of an open page store share."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from octavo.storage.pagestore.aligned_io import UNIT
+from octavo.storage.pagestore.extents import ExtentMap
+from octavo.storage.pagestore.index import Index, StoredPage
+from octavo.storage.pagestore.records import Shape
+from octavo.storage.pagestore.segments import SegmentFiles
+
+INDEX_FILE = "index.db"
+_MOST_PROBLEMS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceKey:
+    """A space as the index knows it."""
+
+    number: int
+    root: bytes
+    shape: Shape
+
+
+class Leases:
+    """Pages being read now: their places are not used again before the reads end."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[int] = Counter()
+        self._ended = threading.Condition()
+
+    def hold(self, page_ids: Iterable[int]) -> None:
+        with self._ended:
+            self._counts.update(page_ids)
+
+    def release(self, page_ids: Iterable[int]) -> None:
+        with self._ended:
+            self._counts.subtract(page_ids)
+            self._counts = +self._counts
+            self._ended.notify_all()
+
+    def held(self) -> frozenset[int]:
+        with self._ended:
+            return frozenset(self._counts)
+
+    def wait(self, page_ids: Iterable[int]) -> None:
+        """Return when none of these pages is being read."""
+        waited_for = frozenset(page_ids)
+        with self._ended:
+            self._ended.wait_for(lambda: waited_for.isdisjoint(self._counts))
+
+
+@dataclass(slots=True)
+class Core:
+    """The state of an open store.
+
+    Whoever writes holds `writing`; `noting` guards the small things that any thread may change.
+    """
+
+    folder: Path
+    cap: int | None  # bytes; None: as large as it is now, no more
+    files: SegmentFiles
+    index: Index
+    writable: bool
+    extents: ExtentMap = field(default_factory=ExtentMap)
+    leases: Leases = field(default_factory=Leases)
+    writing: threading.RLock = field(default_factory=threading.RLock)
+    noting: threading.Lock = field(default_factory=threading.Lock)
+    totals: Counter[str] = field(default_factory=Counter)
+    bad: set[int] = field(
+        default_factory=set
+    )  # pages that were found damaged: served no more, dropped at the next write
+    uses: dict[int, int] = field(default_factory=dict)  # page -> time of last use, not yet in the index
+    problems: deque[str] = field(default_factory=lambda: deque(maxlen=_MOST_PROBLEMS))
+    index_is_damaged: bool = False
+    next_segment: int = 1
+    last_epoch: int = 0
+
+    def note(self, problem: str) -> None:
+        """Remember a problem for whoever asks; the same one once."""
+        with self.noting:
+            if problem not in self.problems:
+                self.problems.append(problem)
+
+    def add(self, **amounts: int) -> None:
+        with self.noting:
+            self.totals.update(amounts)
+
+    def mark_bad(self, page: StoredPage) -> None:
+        with self.noting:
+            self.bad.add(page.page_id)
+
+    def next_epoch(self) -> int:
+        """Larger than every epoch before, also those of pages that are gone."""
+        self.last_epoch = max(self.last_epoch + 1, time.time_ns())
+        return self.last_epoch
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes on the disk: segments in full, and the index."""
+        return self.extents.num_units * UNIT + self.index.num_bytes
+
+    def write_uses(self, connection: sqlite3.Connection) -> None:
+        """Put the uses noted so far into the index."""
+        with self.noting:
+            uses, self.uses = self.uses, {}
+        connection.executemany("UPDATE pages SET last_use = ? WHERE id = ?", ((at, page) for page, at in uses.items()))
+
+    def write_counters(self, connection: sqlite3.Connection) -> None:
+        self.index.count(connection, bytes_written=self.totals["bytes_written"], cap=self.cap or 0)
+
+
+def now() -> int:
+    """Milliseconds since 1970: when a page was used."""
+    return time.time_ns() // 1_000_000

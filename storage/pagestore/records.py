@@ -1,0 +1,191 @@
+"""How a page lies in a file: one header, then one record for each layer, all of them in whole units.
+
+    header   `header_bytes` long: magic, version, checksum; epoch, place and shape of the page; root, identity, parent;
+             the space's settings, the owner, the token ids, and the checksum of each record
+    records  `num_layers` times `stride` bytes: the layer's bytes, then zeros up to the next unit
+
+The checksum of a record is seeded with the page's identity, its epoch and the layer, so that what an earlier page left
+at the same place never passes for this one. Everything is little-endian.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+import sys
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xxhash import xxh3_64_intdigest
+
+from octavo.storage.pagestore.aligned_io import UNIT, units
+
+MAGIC = b"OctvPage"
+VERSION = 1
+HASH_BYTES = 32
+LONGEST_OWNER = 256  # bytes of UTF-8
+ORIGINS = ("prefill", "decode")
+_MASK = 2**64 - 1
+_PREFIX = struct.Struct("<8sIIQ")  # magic, version, bytes used of the header, checksum of those after this prefix
+_FIXED = struct.Struct("<QQIIIIIIII32s32s32sIII")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What all pages of a space have in common, and the sizes that follow from it."""
+
+    num_layers: int
+    record_bytes: int
+    page_size: int
+    settings: str  # canonical JSON
+
+    @property
+    def header_bytes(self) -> int:
+        used = _PREFIX.size + _FIXED.size + len(self.settings.encode()) + LONGEST_OWNER
+        return units(used + 4 * self.page_size + 8 * self.num_layers) * UNIT
+
+    @property
+    def stride(self) -> int:
+        """Bytes from one record to the next."""
+        return units(self.record_bytes) * UNIT
+
+    @property
+    def page_bytes(self) -> int:
+        return self.header_bytes + self.num_layers * self.stride
+
+    @property
+    def page_units(self) -> int:
+        return self.page_bytes // UNIT
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a page lies: unit `start` of a segment, within the run of equal pages that begins at `run_start`."""
+
+    segment: int
+    start: int
+    run_start: int
+    run_slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class PageHeader:
+    """Everything that is known of a page, as its header says it; an index can be made again from these alone."""
+
+    epoch: int  # of all pages ever written, which one this is: larger is later
+    bytes_written: int  # by this store in its life, before this page
+    place: Place
+    depth: int  # pages before it in its chain, as far as known
+    origin: str
+    root: bytes
+    identity: bytes
+    parent: bytes
+    owner: str
+    token_ids: tuple[int, ...]
+    checksums: tuple[int, ...]  # one for each layer
+    shape: Shape
+
+
+def record_seed(identity: bytes, epoch: int) -> int:
+    """Seed of the checksum of layer 0; each later layer adds one."""
+    return xxh3_64_intdigest(identity, epoch)
+
+
+def record_checksum(data: memoryview | bytes, seed: int, layer: int) -> int:
+    """Checksum of one layer's bytes, without the zeros behind them."""
+    return xxh3_64_intdigest(data, (seed + layer) & _MASK)
+
+
+def pack_header(header: PageHeader) -> bytes:
+    """The header's bytes, without the zeros behind them."""
+    place, shape = header.place, header.shape
+    settings, owner = shape.settings.encode(), header.owner.encode()
+    fixed = _FIXED.pack(
+        header.epoch,
+        header.bytes_written,
+        place.segment,
+        place.start,
+        place.run_start,
+        place.run_slots,
+        shape.num_layers,
+        shape.record_bytes,
+        shape.page_size,
+        header.depth,
+        header.root,
+        header.identity,
+        header.parent,
+        ORIGINS.index(header.origin),
+        len(settings),
+        len(owner),
+    )
+    body = b"".join((fixed, settings, owner, pack_numbers("I", header.token_ids), pack_numbers("Q", header.checksums)))
+    return _PREFIX.pack(MAGIC, VERSION, _PREFIX.size + len(body), xxh3_64_intdigest(body)) + body
+
+
+def parse_header(data: memoryview | bytes) -> PageHeader | None:
+    """The header at the start of `data`, or None if there is no whole one of this version."""
+    view = memoryview(data)
+    if len(view) < _PREFIX.size + _FIXED.size:
+        return None
+    magic, version, used, checksum = _PREFIX.unpack_from(view)
+    if magic != MAGIC or version != VERSION or not _PREFIX.size + _FIXED.size <= used <= len(view):
+        return None
+    body = view[_PREFIX.size : used]
+    if xxh3_64_intdigest(body) != checksum:
+        return None
+    return _parse_body(body)
+
+
+def header_length(data: memoryview | bytes) -> int:
+    """Bytes used by the header that `data` seems to start with, at most 1 MiB; 0 if there is none."""
+    if len(data) < _PREFIX.size:
+        return 0
+    magic, version, used, _ = _PREFIX.unpack_from(data)
+    return used if magic == MAGIC and version == VERSION and used <= 2**20 else 0
+
+
+def _parse_body(body: memoryview) -> PageHeader | None:
+    """The parts, if their lengths are those that the fixed part promises."""
+    (epoch, bytes_written, segment, start, run_start, run_slots, num_layers, record_bytes, page_size, depth,
+     root, identity, parent, origin, settings_bytes, owner_bytes) = _FIXED.unpack_from(body)  # fmt: skip
+    ends = [_FIXED.size]
+    for length in (settings_bytes, owner_bytes, 4 * page_size, 8 * num_layers):
+        ends.append(ends[-1] + length)
+    if ends[-1] != len(body) or origin >= len(ORIGINS) or owner_bytes > LONGEST_OWNER or not record_bytes:
+        return None
+    parts = [bytes(body[begin:end]) for begin, end in itertools.pairwise(ends)]
+    try:
+        settings, owner = parts[0].decode(), parts[1].decode()
+    except UnicodeDecodeError:
+        return None
+    return PageHeader(
+        epoch,
+        bytes_written,
+        Place(segment, start, run_start, run_slots),
+        depth,
+        ORIGINS[origin],
+        root,
+        identity,
+        parent,
+        owner,
+        unpack_numbers("I", parts[2]),
+        unpack_numbers("Q", parts[3]),
+        Shape(num_layers, record_bytes, page_size, settings),
+    )
+
+
+def pack_numbers(code: str, numbers: Sequence[int]) -> bytes:
+    """Numbers of 32 ("I") or 64 ("Q") bits, little-endian. Raises OverflowError for one that does not fit."""
+    packed = array(code, numbers)
+    if sys.byteorder == "big":
+        packed.byteswap()
+    return packed.tobytes()
+
+
+def unpack_numbers(code: str, data: bytes) -> tuple[int, ...]:
+    """What `pack_numbers` packed."""
+    packed = array(code, data)
+    if sys.byteorder == "big":
+        packed.byteswap()
+    return tuple(packed)

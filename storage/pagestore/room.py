@@ -1,0 +1,157 @@
+"""Room for pages: free places first, then a new segment under the cap, then what the least valuable pages lay in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from octavo.storage.pagestore.aligned_io import UNIT, units
+from octavo.storage.pagestore.core import Core, SpaceKey
+from octavo.storage.pagestore.errors import is_full, why_not
+from octavo.storage.pagestore.index import StoredPage
+from octavo.storage.pagestore.records import Place
+
+SEGMENT_UNITS = (256 << 20) // UNIT
+_SEGMENTS_UNDER_CAP = 8  # at least so many under a small cap, or evicting could free nothing for another space
+_INDEX_SHARE = 32  # of the cap, kept free for the index to grow into
+_FEWEST_EVICTED = 64  # one durable commit for that many pages
+
+
+def make_room(core: Core, space: SpaceKey, count: int) -> tuple[list[Place], str]:
+    """Up to `count` places for pages of `space`, and one sentence saying why there are not more."""
+    page_units, reason = space.shape.page_units, ""
+    places = core.extents.take(space.number, count)
+    try:
+        while len(places) < count:
+            if not core.extents.add_run(space.number, page_units):
+                reason = _add_segment(core, page_units)
+                if reason and not _evict(core, space, count - len(places)):
+                    break
+            places += core.extents.take(space.number, count - len(places))
+    except BaseException:
+        for place in places:
+            core.extents.release(place)
+        raise
+    return sorted(places, key=lambda place: (place.segment, place.start)), reason
+
+
+def _add_segment(core: Core, page_units: int) -> str:
+    """Make a segment for pages of this size; one sentence if that cannot be."""
+    num_units = _segment_units(core, page_units)
+    if not num_units:
+        return f"The page store is at its limit of {core.cap:,} bytes." if core.cap else "The page store may not grow."
+    number = core.next_segment
+    try:
+        core.files.create(number, num_units)
+    except OSError as error:
+        reason = why_not("No room could be made in the page store", error)
+        if not is_full(error):
+            core.note(reason)
+        return reason
+    core.next_segment += 1
+    with core.index.atomic() as connection:
+        connection.execute("INSERT INTO segments VALUES (?, ?)", [number, num_units])
+    core.extents.add_segment(number, num_units)
+    return ""
+
+
+def _segment_units(core: Core, page_units: int) -> int:
+    """Units of the next segment, at least a page's; 0 if the cap leaves no room."""
+    if core.cap is None:
+        return 0
+    left = (core.cap - core.cap // _INDEX_SHARE - core.num_bytes) // UNIT
+    wanted = max(min(SEGMENT_UNITS, _power_of_two(core.cap // UNIT // _SEGMENTS_UNDER_CAP)), page_units)
+    if wanted <= left:
+        return wanted
+    # What is left under the cap is worth a segment if it is not a mere fraction of one.
+    smaller = _power_of_two(left)
+    return smaller if smaller >= max(page_units, wanted // 4) else 0
+
+
+def _power_of_two(number: int) -> int:
+    """The largest power of two that is not larger, or 0."""
+    return 1 << number.bit_length() - 1 if number > 0 else 0
+
+
+def _evict(core: Core, space: SpaceKey, count: int) -> int:
+    """Drop the least valuable pages until about `count` of this space fit; returns how many went.
+
+    Oldest last use first, and the tail of a chain before its head. A page of another space frees nothing by itself: the
+    whole run that it lies in goes, whose pages were written together.
+    """
+    with core.index.atomic() as connection:
+        core.write_uses(connection)
+    held = core.leases.held()
+    total = core.index.look("SELECT count(*) FROM pages")[0][0]
+    count = max(count, min(_FEWEST_EVICTED, total // 16))
+    oldest = core.index.pages("1 ORDER BY last_use, depth DESC LIMIT ?", [count + len(held)])
+    victims: list[StoredPage] = []
+    for page in oldest:
+        if page.page_id in held:
+            continue
+        if page.space != space.number:
+            where = "segment = ? AND run_start = ?"
+            run = core.index.pages(where, [page.place.segment, page.place.run_start])
+            victims += [other for other in run if other.page_id not in held and other not in victims]
+            break
+        victims.append(page)
+        if len(victims) >= count:
+            break
+    drop_rows(core, victims)
+    core.add(evicted=len(victims))
+    _remove_empty_segments(core, smaller_than=space.shape.page_units)
+    return len(victims)
+
+
+def drop_rows(core: Core, pages: Sequence[StoredPage]) -> None:
+    """Take pages out of the index, for good, and then give their places back."""
+    if not pages:
+        return
+    with core.index.atomic(durable=True) as connection:
+        core.index.delete(connection, [page.page_id for page in pages])
+        core.write_counters(connection)
+    core.leases.wait(page.page_id for page in pages)
+    for page in pages:
+        core.extents.release(page.place)
+    with core.noting:
+        core.bad.difference_update(page.page_id for page in pages)
+
+
+def remove_segment(core: Core, number: int) -> None:
+    """Delete a segment that holds no page any more; its index entry goes first. Raises OSError."""
+    with core.index.atomic(durable=True) as connection:
+        connection.execute("DELETE FROM segments WHERE number = ?", [number])
+    core.extents.remove_segment(number)
+    core.files.remove(number)
+
+
+def _remove_empty_segments(core: Core, smaller_than: int) -> None:
+    for number, num_units in core.extents.segments.items():
+        if num_units < smaller_than and not core.extents.used_units(number):
+            try:
+                remove_segment(core, number)
+            except OSError as error:
+                core.note(why_not(f"Segment {number} of the page store could not be removed", error))
+
+
+def enforce_cap(core: Core) -> None:
+    """Bring what is on the disk below the cap: drop least valuable pages, then empty and remove segments."""
+    from octavo.storage.pagestore.compaction import compact
+
+    if core.cap is None or core.num_bytes <= core.cap:
+        return
+    core.index.checkpoint()
+    allowed = core.cap - core.cap // _INDEX_SHARE - core.index.num_bytes
+    held = core.leases.held()
+    used = sum(core.extents.used_units(number) for number in core.extents.segments)
+    sizes = {number: shape.page_units for number, (_, shape) in core.index.spaces().items()}
+    victims = []
+    # A twelfth less than allowed: compaction needs whole segments, and places of the right size.
+    for page in core.index.pages("1 ORDER BY last_use, depth DESC"):
+        if used <= units(max(allowed, 0)) * 11 // 12:
+            break
+        if page.page_id not in held:
+            victims.append(page)
+            used -= sizes[page.space]
+    drop_rows(core, victims)
+    core.add(evicted=len(victims))
+    compact(core, until=lambda: core.num_bytes <= (core.cap or 0))
