@@ -122,7 +122,7 @@ class Answering(Managing):
             return
         self.editing_id = message.id
         mode = self.query_one("#mode", Static)
-        mode.update("✎ Editing an earlier message. Enter asks again from there, Esc leaves it as it was.")
+        mode.update("✎ Editing an earlier message. Enter asks again from there, Esc leaves it.")
         mode.display = True
         self.prompt.set_text(message.text)
         self.prompt.focus()
@@ -157,6 +157,8 @@ class Answering(Managing):
                 self.status.change(model=event.name, state=f"Loading {event.name}…", is_busy=True)
             case engine_events.ModelReady():
                 self.spare_pauses()
+                if self.backend is not None:
+                    self.backend.model = event.name
                 self.status.change(model=event.name, limit=event.context, used=0)
                 self.status.change(state=_WAITING if self.is_busy else "Ready", is_busy=self.is_busy)
             case engine_events.ModelFailed():
@@ -242,10 +244,14 @@ class Answering(Managing):
         self.app.push_screen(FirstRun(self.backend.paths, offline=self.backend.settings.offline), self._downloaded)
 
     def _downloaded(self, model: str | None) -> None:
-        """Load the model, and the next time too."""
+        if model is not None:
+            self.use_model(model)
+
+    def use_model(self, name: str) -> None:
+        """Load another model, and the next time too."""
         backend = self.backend
-        if model is not None and backend is not None:
-            self.in_thread(lambda: backend.choose_model(model), lambda _: backend.engine.load(model))
+        if backend is not None and not self.refuse_while_busy():
+            self.in_thread(lambda: backend.choose_model(name), lambda _: backend.engine.load(name))
 
     async def _crashed(self, error: str) -> None:
         """The thread lives and the conversation is saved; show what is saved."""

@@ -182,11 +182,6 @@ class Commanding(Answering):
 
         self.app.push_screen(ModelPicker(self.backend), lambda model: self.use_model(model) if model else None)
 
-    def use_model(self, name: str) -> None:
-        """Load another model; the engine takes it after the answer that runs."""
-        if self.backend is not None and not self.refuse_while_busy():
-            self.backend.engine.load(name)
-
     def action_scroll_transcript(self, pages: int) -> None:
         if pages < 0:
             self.transcript.scroll_page_up(animate=False)

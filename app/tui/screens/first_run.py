@@ -112,6 +112,7 @@ class FirstRun(ModalScreen[str | None]):
     def __init__(self, paths: Paths, *, offline: bool) -> None:
         super().__init__()
         self._paths, self._offline = paths, offline
+        self._here: set[str] = set()
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -wide"):
@@ -137,6 +138,7 @@ class FirstRun(ModalScreen[str | None]):
     @on(Found)
     def _found(self, event: Found) -> None:
         self.query_one("#machine", Static).update(event.offers.headline)
+        self._here = {offer.model.id for offer in event.offers.offers if offer.model.present}
         listing = self.query_one("#offers", OptionList)
         for offer in event.offers.offers:
             suggested = offer.model.id == event.offers.suggested
@@ -152,6 +154,11 @@ class FirstRun(ModalScreen[str | None]):
     @on(NotFound)
     def _not_found(self, event: NotFound) -> None:
         self.query_one("#machine", Static).update(event.error)
+
+    @on(OptionList.OptionHighlighted)
+    def _highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        verb = "Use" if event.option_id in self._here else "Download"
+        self.query_one("#download", Button).label = f"{verb} (Enter)"
 
     @on(OptionList.OptionSelected)
     def _selected(self, event: OptionList.OptionSelected) -> None:

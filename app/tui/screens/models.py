@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ModelPicker(ModalScreen[str | None]):
-    """Returns the chosen model's name, downloaded if it was not here; it is the default from then on."""
+    """Returns the chosen model's name, downloaded if it was not here."""
 
     BINDINGS: ClassVar[list[BindingType]] = [("escape", "dismiss(None)", "Cancel")]
 
@@ -35,15 +35,9 @@ class ModelPicker(ModalScreen[str | None]):
 
     @dataclass
     class Failed(Message):
-        """They cannot be listed, or one cannot be chosen."""
+        """They cannot be listed."""
 
         error: str
-
-    @dataclass
-    class Chosen(Message):
-        """The model is the default now."""
-
-        name: str
 
     def __init__(self, backend: Backend) -> None:
         super().__init__()
@@ -101,31 +95,15 @@ class ModelPicker(ModalScreen[str | None]):
         name = event.option_id or ""
         entry = load_catalogue().get(name)
         if self._models[name].state == "here" or entry is None:
-            self._choose(name)
+            self.dismiss(name)
             return
+
+        def ended(done: bool | None) -> None:
+            if done:
+                self.dismiss(name)
+
         backend = self._backend
-        self.app.push_screen(
-            Download(entry, backend.paths, offline=backend.settings.offline),
-            lambda done: self._choose(name) if done else None,
-        )
-
-    def _choose(self, name: str) -> None:
-        """Remember the choice for the next start, too."""
-        backend = self._backend
-
-        def choose() -> None:
-            try:
-                backend.choose_model(name)
-            except Exception as error:
-                self.post_message(self.Failed(str(error)))
-            else:
-                self.post_message(self.Chosen(name))
-
-        self.run_worker(choose, thread=True)
-
-    @on(Chosen)
-    def _chosen(self, event: Chosen) -> None:
-        self.dismiss(event.name)
+        self.app.push_screen(Download(entry, backend.paths, offline=backend.settings.offline), ended)
 
 
 def _row(model: ListedModel, *, current: bool) -> Content:

@@ -170,7 +170,7 @@ class _Footer(Static):
         actions = [_button("copy", "copy"), _button("edit", "edit") if user else _button("again", "regenerate")]
         if len(part.branches) > 1 and part.message.id in part.branches:
             place = part.branches.index(part.message.id) + 1
-            actions += [_button("‹", "older") + Content(f" {place}/{len(part.branches)} ") + _button("›", "newer")]
+            actions += [_button("‹", "older") + Content(f"{place}/{len(part.branches)}") + _button("›", "newer")]
         if user and _is_long(part.piece.text):
             actions.append(_button("unfold" if self._entry.is_folded else "fold", "unfold"))
         return actions
@@ -197,7 +197,9 @@ def _notes(part: Part) -> list[str]:
         return [*notes, "writing…" if part.piece.text else "reading…"]
     ending = {"cancelled": "stopped", "error": "broke off", "interrupted": "interrupted when Octavo ended"}
     record = message.record
-    if message.status in ending:
+    if record.get("refused"):
+        notes.append("not asked")
+    elif message.status in ending:
         notes.append(ending[message.status])
     elif record.get("finish_reason") == "length":
         notes.append("cut off at the longest answer allowed")

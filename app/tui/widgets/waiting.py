@@ -71,7 +71,7 @@ class WaitingMessages(Static):
             self.refresh(layout=True)
 
     def render(self) -> Content:
-        lines = [f"⏵ {one_line(message.text)}" for message in self._messages[:_SHOWN]]
+        lines = [f"▸ {one_line(message.text)}" for message in self._messages[:_SHOWN]]
         if len(self._messages) > _SHOWN:
             lines.append(f"  and {len(self._messages) - _SHOWN} more")
         heading = Content("Sent after this answer; Esc stops it and puts them back into the input").stylize("dim")

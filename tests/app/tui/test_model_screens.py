@@ -130,7 +130,21 @@ async def test_the_picker_chooses_a_model_that_is_here(start, tmp_path, tiny_ggu
         assert "qwen2.5-coder-0.5b" in run.text()
         await run.pilot.press("home", "enter")
         await run.wait(lambda: ("load", "qwen2.5-coder-0.5b") in run.engine.calls)
+        await run.settle()
+        assert open_registry(paths).default == "qwen2.5-coder-0.5b"
         assert run.rows()[-1].count("qwen2.5-coder-0.5b") == 1
+        await run.pilot.press("f4")
+        await run.wait(lambda: "in use" in run.text(), "the mark of the model in use")
+
+
+async def test_a_model_is_used_by_name_or_refused_with_a_reason(start):
+    async with start() as run:
+        await run.screen.run_command("/model smollm2-135m")
+        await run.wait(lambda: ("load", "smollm2-135m") in run.engine.calls)
+        assert open_registry(Paths.from_environment()).default == "smollm2-135m"
+        await run.screen.run_command("/model nonesuch")
+        await run.wait(lambda: "No model is called nonesuch" in run.text(), "the reason")
+        assert ("load", "nonesuch") not in run.engine.calls
 
 
 async def test_the_model_in_the_status_line_opens_the_picker(start):

@@ -22,14 +22,14 @@ async def test_they_go_out_in_order_when_the_answer_has_ended(start):
         await run.send("Two [x]", until_done=False)
         await run.send("Three", until_done=False)
         assert run.screen.prompt.text == ""
-        assert "⏵ Two [x]" in run.text()
-        assert "⏵ Three" in run.text()
+        assert "▸ Two [x]" in run.text()
+        assert "▸ Three" in run.text()
         assert asked(run) == ["One"]
         run.engine.hold = False
         run.engine.release()
         await run.wait(lambda: asked(run) == ["One", "Two [x]", "Three"] and not run.screen.is_busy)
         await run.settle()
-        assert "⏵" not in run.text()
+        assert "▸" not in run.text()
         (conversation,) = run.conversations.list()
         texts = [message.text for message in run.conversations.path(conversation.id)]
         assert texts == ["One", "Part one. Part two.", "Two [x]", "Fine.", "Three", "Fine."]
