@@ -8,21 +8,23 @@ from typing import Literal
 from octavo.engine.errors import PolicyError
 
 ComputeDtype = Literal["auto", "bfloat16", "float32"]
-KvCodec = Literal["bf16", "f32"]
+KvCodec = Literal["bf16", "k8v8", "k8v4", "k4v4", "f32"]
 
 
 @dataclass(frozen=True)
 class EngineConfig:
     """Sizes fixed for the life of an engine.
 
-    `kv_bytes` is the budget of the KV page pool, allocated once; `None` takes room for one conversation of the
-    model's whole trained context. `f32` as the codec, with `float32` as the compute type, is for comparing with a
-    reference; answers use `bf16`. `threads` of 0 leaves torch's own choice.
+    `kv_bytes` is the budget of KV pages on the device, complete and unfinished, allocated once; `None` takes room
+    for one conversation of the model's whole trained context. `host_bytes` is the budget of the pages kept in RAM
+    below it. `f32` as the codec, with `float32` as the compute type, is for comparing with a reference. `threads` of
+    0 leaves torch's own choice.
     """
 
     page_size: int = 32
     prefill_chunk: int = 512
     kv_bytes: int | None = None
+    host_bytes: int = 0
     kv_codec: KvCodec = "bf16"
     compute_dtype: ComputeDtype = "auto"
     max_sequences: int = 16

@@ -7,22 +7,31 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from octavo.engine.config import EngineConfig, GenerationPolicy
-from octavo.engine.errors import ContextTooLongError
+from octavo.engine.errors import ContextTooLongError, EngineError
 from octavo.engine.events import DoneEvent, Event, FinishReason, TokenEvent
 from octavo.engine.kernels.dispatch import load_kernels, set_num_threads
-from octavo.engine.kv.cache import KvCache
+from octavo.engine.kv.cache import KvCache, SequencePages
+from octavo.engine.kv.store import PageStore
+from octavo.engine.kv.tiers import PageLostError
+from octavo.engine.recovery import free_caches, is_out_of_memory
 from octavo.engine.runner import ModelRunner
 from octavo.engine.sampler import Sampler
-from octavo.engine.scheduler import Chunk, Scheduler, Step
+from octavo.engine.scheduler import Chunk, Scheduler
 from octavo.engine.sequence import Sequence
 from octavo.engine.weights.checkpoint import Checkpoint, Quantization, open_checkpoint
+
+Logits = list[tuple[Sequence, Tensor]]
+"""float32 `[vocab_size]` of every sequence that gets its next token."""
+
+_MOST_REWINDS = 8
 
 
 def load(
@@ -32,15 +41,17 @@ def load(
     device: str = "cpu",
     quantization: Quantization = "auto",
     fingerprint: str | None = None,
+    store: PageStore | None = None,
 ) -> Engine:
     """Open a model file or folder and build an engine on it.
 
     `fingerprint` is the SHA-256 of the weights where the caller knows it already; otherwise the files are hashed.
+    `store` keeps pages beyond this process; the caller closes it, after the engine.
     Raises ModelFileError or UnsupportedModelError, naming the file, and ContextTooLongError for a KV budget below
-    one page.
+    what the engine needs to run.
     """
     checkpoint = open_checkpoint(path, device=device, quantization=quantization)
-    return Engine(checkpoint, config or EngineConfig(), device=device, fingerprint=fingerprint)
+    return Engine(checkpoint, config or EngineConfig(), device=device, fingerprint=fingerprint, store=store)
 
 
 class Engine:
@@ -53,6 +64,7 @@ class Engine:
         *,
         device: str = "cpu",
         fingerprint: str | None = None,
+        store: PageStore | None = None,
     ) -> None:
         if config.threads:
             torch.set_num_threads(config.threads)
@@ -62,27 +74,37 @@ class Engine:
         self.device = device
         self.kernels = load_kernels(device)
         self.weight_bytes = checkpoint.nbytes
-        self.cache = KvCache(self.spec, config, fingerprint or checkpoint.fingerprint(), device)
+        fingerprint = fingerprint or checkpoint.fingerprint()
+        self.cache = KvCache(self.spec, config, self.kernels, fingerprint, device, store)
         dtype = torch.float32 if config.compute_dtype == "float32" else torch.bfloat16
-        self._runner = ModelRunner(checkpoint, self.kernels, self.cache.pool, self.max_context, dtype)
+        self._runner = ModelRunner(checkpoint, self.kernels, self.cache, self.max_context, dtype)
         self._scheduler = Scheduler(self.cache, config)
         self._finished: list[Event] = []
+        self._most_rows = config.max_sequences  # that decode together; fewer once memory for them was not there
         self._ids = itertools.count(1)
 
     @property
     def max_context(self) -> int:
-        """Longest prompt and answer together: what the model was trained on, or what the pool holds."""
+        """Longest prompt and answer together: what the model was trained on, or what the tiers hold."""
         return min(self.spec.context_length, self.cache.num_tokens)
 
     @property
     def is_idle(self) -> bool:
         return not (self._scheduler.num_running or self._scheduler.num_waiting or self._finished)
 
-    def submit(self, prompt_ids: list[int], policy: GenerationPolicy, *, eos_ids: frozenset[int] = frozenset()) -> int:
+    def submit(
+        self,
+        prompt_ids: list[int],
+        policy: GenerationPolicy,
+        *,
+        eos_ids: frozenset[int] = frozenset(),
+        owner: str = "",
+    ) -> int:
         """Queue a prompt and return its request id.
 
-        The answer is cut to what the context leaves. Raises ContextTooLongError, before any computing, for a
-        prompt that leaves no room for one token, and ValueError for an empty prompt or an unknown token id.
+        `owner` names the conversation or document that its pages belong to, for `forget`. The answer is cut to what
+        the context leaves. Raises ContextTooLongError, before any computing, for a prompt that leaves no room for
+        one token, and ValueError for an empty prompt or an unknown token id.
         """
         if not prompt_ids:
             raise ValueError("the prompt is empty; it needs at least one token")
@@ -95,6 +117,7 @@ class Engine:
             token_ids=list(prompt_ids),
             num_prompt=len(prompt_ids),
             limit=min(len(prompt_ids) + policy.max_tokens, self.max_context),
+            owner=owner,
             eos_ids=eos_ids,
             sampler=Sampler(policy),
         )
@@ -110,26 +133,44 @@ class Engine:
         if sequence is not None:
             self._finish(sequence, reason)
 
+    def forget(self, owner: str) -> int:
+        """Drop the pages that belong to `owner` alone, from every tier; returns the bytes freed on disk."""
+        return self.cache.forget(owner)
+
+    def take_problems(self) -> list[str]:
+        """Sentences about pages that could not be kept or read back, each told once. No answer is wrong for them."""
+        problems, self.cache.tiers.problems = self.cache.tiers.problems, []
+        return problems
+
+    def close(self) -> None:
+        """End every request and write down what waits. The engine cannot be used after this."""
+        for sequence in self._scheduler.all():
+            self._finish(sequence, "cancelled")
+        self.cache.shutdown()
+
     @torch.inference_mode()
     def step(self) -> list[Event]:
         """Advance every running request by one token, or one chunk of its prompt."""
         step = self._scheduler.schedule()
-        try:
-            logits = self._run(step)
-            tokens = self._sample(logits)
-        except Exception as error:
-            # One answer's failure (memory taken by another program, say) must not take the others' pages with it.
-            for sequence in step.sequences:
-                self._finish(sequence, "error", f"{type(error).__name__}: {error}")
-            return self._drain()
-        events = self._publish(tokens)
+        logits: Logits = []
+        for at in range(0, len(step.decode), self._most_rows):
+            rows = step.decode[at : at + self._most_rows]
+            logits += self._attempt(rows, partial(self._decode, rows))
+        if step.prefill is not None:
+            logits += self._attempt([step.prefill.sequence], partial(self._prefill, step.prefill))
+        events = self._publish(self._sample(logits))
         return events + self._drain()
 
     def generate(
-        self, prompt_ids: list[int], policy: GenerationPolicy, *, eos_ids: frozenset[int] = frozenset()
+        self,
+        prompt_ids: list[int],
+        policy: GenerationPolicy,
+        *,
+        eos_ids: frozenset[int] = frozenset(),
+        owner: str = "",
     ) -> Iterator[Event]:
         """Events of one request, for a caller that runs no other; leaving the loop early gives every page back."""
-        request_id = self.submit(prompt_ids, policy, eos_ids=eos_ids)
+        request_id = self.submit(prompt_ids, policy, eos_ids=eos_ids, owner=owner)
         try:
             done = False
             while not done:
@@ -140,45 +181,93 @@ class Engine:
         finally:
             self.cancel(request_id)
 
-    def _run(self, step: Step) -> list[tuple[Sequence, Tensor]]:
-        """Logits (float32 [vocab_size]) of every sequence that gets its next token in this step."""
-        logits: list[tuple[Sequence, Tensor]] = []
-        if step.decode:
-            logits += zip(step.decode, self._decode(step.decode), strict=True)
-        if step.prefill is not None:
-            last = self._prefill(step.prefill)
-            if last is not None:
-                logits.append((step.prefill.sequence, last))
-        return logits
-
-    def _decode(self, sequences: list[Sequence]) -> Tensor:
-        """Compute the newest token of each sequence: logits float32 [sequences, vocab_size]."""
+    def _decode(self, sequences: list[Sequence]) -> Logits:
+        """Compute the newest token of each sequence."""
+        pages = [self._pages(sequence) for sequence in sequences]
+        self.cache.begin_step(pages)
         hidden = self._runner.decode(
             [sequence.token_ids[-1] for sequence in sequences],
             [len(sequence.token_ids) - 1 for sequence in sequences],
-            [sequence.page_ids for sequence in sequences],
+            pages,
         )
-        for sequence in sequences:
-            self._advance(sequence, 1)
-        return self._runner.logits(hidden)
+        logits: Logits = []
+        for sequence, row in zip(sequences, self._runner.logits(hidden), strict=True):
+            try:
+                self._advance(sequence, 1)
+            except Exception as error:  # its full page finds no place; the others have theirs
+                self._finish(sequence, "error", _in_words(error))
+            else:
+                logits.append((sequence, row))
+        return logits
 
-    def _prefill(self, chunk: Chunk) -> Tensor | None:
-        """Compute one chunk of a prompt: logits float32 [vocab_size] after its last token, None before that."""
+    def _prefill(self, chunk: Chunk) -> Logits:
+        """Compute one chunk of what is known of a sequence; the logits are those after its last token."""
         started, sequence = time.perf_counter(), chunk.sequence
+        pages = self._pages(sequence)
+        self.cache.begin_step([pages])
+        self.cache.begin_chunk(pages, chunk.length // self.config.page_size)
         tokens = sequence.token_ids[chunk.start : chunk.start + chunk.length]
-        hidden = self._runner.prefill(tokens, chunk.start, sequence.page_ids)
+        hidden = self._runner.prefill(tokens, chunk.start, pages)
         self._advance(sequence, chunk.length)
-        logits = self._runner.logits(hidden[-1:])[0] if chunk.is_last else None
+        sequence.num_chunked += chunk.length
+        logits: Logits = [(sequence, self._runner.logits(hidden[-1:])[0])] if chunk.is_last else []
         sequence.prefill_s += time.perf_counter() - started
         return logits
 
+    def _attempt(self, sequences: list[Sequence], compute: Callable[[], Logits]) -> Logits:
+        """One forward pass. What goes wrong in it costs at most the answers in it, and those only as a last resort."""
+        try:
+            return compute()
+        except PageLostError as lost:
+            self._compute_again(lost)
+        except Exception as error:
+            if not (is_out_of_memory(error) and self._take_smaller_steps(sequences)):
+                for sequence in sequences:
+                    self._finish(sequence, "error", _in_words(error))
+        return []
+
+    def _compute_again(self, lost: PageLostError) -> None:
+        """Take every running sequence that has one of these pages back to where it begins."""
+        for sequence in self._scheduler.running:
+            pages = self._pages(sequence)
+            kept = next((i for i, page in enumerate(pages.page_ids) if page in lost.pages), None)
+            if kept is None:
+                continue
+            sequence.num_rewinds += 1
+            if sequence.num_rewinds > _MOST_REWINDS:
+                self._finish(sequence, "error", f"The pages of this conversation cannot be read back: {lost}")
+                continue
+            self.cache.truncate(pages, kept)
+            sequence.num_computed = kept * self.config.page_size
+            sequence.num_known = len(sequence.token_ids)
+
+    def _take_smaller_steps(self, sequences: list[Sequence]) -> bool:
+        """After an allocation failed: give caches back, and try with half as many rows. False at the smallest."""
+        free_caches()
+        for sequence in sequences:
+            pages = self._pages(sequence)
+            self.cache.truncate(pages, pages.num_complete)
+        first = sequences[0]
+        if first.is_prefilling:
+            rows = min(first.most_rows or self.config.prefill_chunk, first.num_known - first.num_computed)
+            first.most_rows = rows // 2 // self.config.page_size * self.config.page_size
+            return first.most_rows > 0
+        self._most_rows = min(self._most_rows, len(sequences)) // 2
+        if self._most_rows:
+            return True
+        self._most_rows = 1
+        return False
+
+    def _pages(self, sequence: Sequence) -> SequencePages:
+        assert sequence.pages is not None, "the sequence is running"
+        return sequence.pages
+
     def _advance(self, sequence: Sequence, num_tokens: int) -> None:
         """Count tokens whose K and V are written, and publish the pages they filled."""
-        assert sequence.pages is not None
         sequence.num_computed += num_tokens
-        self.cache.publish(sequence.pages, sequence.token_ids, sequence.num_computed)
+        self.cache.publish(self._pages(sequence), sequence.token_ids, sequence.num_computed)
 
-    def _sample(self, logits: list[tuple[Sequence, Tensor]]) -> list[tuple[Sequence, int]]:
+    def _sample(self, logits: Logits) -> list[tuple[Sequence, int]]:
         return [(sequence, sequence.sampler.choose(row, sequence.token_ids)) for sequence, row in logits]
 
     def _publish(self, tokens: list[tuple[Sequence, int]]) -> list[Event]:
@@ -212,6 +301,12 @@ class Engine:
                 f"{self.max_context:,} for prompt and answer together; shorten it."
             )
         return (
-            f"The prompt has {num_prompt:,} tokens, and the KV budget holds {self.max_context:,}; "
-            "shorten it or raise kv_memory."
+            f"The prompt has {num_prompt:,} tokens, and the KV budgets hold {self.max_context:,}; "
+            "shorten it or raise vram, ram or disk."
         )
+
+
+def _in_words(error: Exception) -> str:
+    if is_out_of_memory(error):
+        return "Memory ran out, even for the smallest step: close other programs, or take a smaller model or vram."
+    return str(error) if isinstance(error, EngineError) else f"{type(error).__name__}: {error}"

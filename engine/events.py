@@ -15,13 +15,18 @@ FinishReason = Literal["stop", "length", "cancelled", "error"]
 class AnswerMetrics:
     """Where the time of one answer went. Times in seconds, inter-token latencies in milliseconds.
 
-    `prefill_s` is computing time, `ttft_s` the wait for the first token from submission on; `tokens_per_s` is the
-    rate after the first token. Figures that need two tokens are 0 where there are fewer.
+    Of the prompt's tokens `reused_tokens` had been read before: their pages were found on the device, on the host or
+    on disk. `computed_tokens` are those that were computed for this answer, before its first token and again where
+    a page was lost. `prefill_s` is computing time, `ttft_s` the wait for the first token from submission on;
+    `tokens_per_s` is the rate after the first token. Figures that need two tokens are 0 where there are fewer.
     """
 
     prompt_tokens: int
     reused_tokens: int
-    prefill_tokens: int
+    reused_device: int
+    reused_host: int
+    reused_disk: int
+    computed_tokens: int
     generated_tokens: int
     queue_s: float
     prefill_s: float

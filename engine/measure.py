@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from octavo.engine.config import EngineConfig
 from octavo.engine.kernels.dispatch import load_kernels
-from octavo.engine.kv.pools import DevicePool
-from octavo.engine.planner import MemoryPlan
+from octavo.engine.kv.cache import KvCache
+from octavo.engine.planner import MemoryPlan, kv_bytes, tail_bytes
 from octavo.engine.runner import ModelRunner
 from octavo.engine.weights.checkpoint import open_checkpoint
+from octavo.engine.workspace import RunSizes
 
 if TYPE_CHECKING:
-    from octavo.engine.config import ComputeDtype
+    from octavo.engine.config import ComputeDtype, KvCodec
     from octavo.engine.weights.checkpoint import Quantization
 
 
@@ -24,34 +26,53 @@ def measure_memory(
     path: Path,
     context: int,
     *,
+    hot: int | None = None,
+    codec: KvCodec = "bf16",
     page_size: int = 32,
     prefill_chunk: int = 512,
     compute_dtype: ComputeDtype = "auto",
     device: str = "cpu",
     quantization: Quantization = "auto",
 ) -> MemoryPlan:
-    """Bytes that the loaded model's tensors hold, to be compared with `plan_memory`; pages are bfloat16.
+    """Bytes that the loaded model's tensors hold, to be compared with `plan_memory`.
 
-    The workspace is the most that torch had allocated at one time for computing the chunk, and the angle
-    table. Raises as `open_checkpoint` does.
+    The workspace is the most that torch had allocated at one time for computing the chunk, and what a runner keeps.
+    Raises as `open_checkpoint` does.
     """
     checkpoint = open_checkpoint(path, device=device, quantization=quantization)
-    num_pages = -(-context // page_size)
-    pool = DevicePool(checkpoint.spec, num_pages, page_size, torch.bfloat16, device)
-    pool.slab.zero_()
-    for page in range(num_pages):
-        pool.place(page)
-    dtype = torch.float32 if compute_dtype == "float32" else torch.bfloat16
-    runner = ModelRunner(checkpoint, load_kernels(device), pool, context, dtype)
+    spec, run = checkpoint.spec, RunSizes(page_size=page_size)
+    is_streaming = hot is not None and hot < context
+    pool = kv_bytes(spec, hot if hot is not None and is_streaming else context, codec, page_size)
+    config = EngineConfig(
+        page_size=page_size,
+        prefill_chunk=prefill_chunk,
+        kv_bytes=pool + tail_bytes(spec, codec, run, has_lower_tier=is_streaming),
+        host_bytes=kv_bytes(spec, context, codec, page_size) if is_streaming else 0,
+        kv_codec=codec,
+        compute_dtype=compute_dtype,
+    )
+    kernels = load_kernels(device)
+    cache = KvCache(spec, config, kernels, "", device)
+    cache.pool.slab.zero_()
+    runner = ModelRunner(checkpoint, kernels, cache, context, config.prefill_dtype)
     start = max(0, context - prefill_chunk) // page_size * page_size
-    token_ids = [0] * min(prefill_chunk, context - start)
+    token_ids = [0] * context
+    pages = cache.open(token_ids)
+    cache.begin_chunk(pages, start // page_size)
+    cache.publish(pages, token_ids, start)
 
     def compute() -> None:
-        hidden = runner.prefill(token_ids, start, list(range(num_pages)))
+        cache.begin_step([pages])
+        cache.begin_chunk(pages, (context - start) // page_size)
+        hidden = runner.prefill(token_ids[start:], start, pages)
         runner.logits(hidden[-1:])
 
     peak = _peak_on_cuda(compute) if torch.device(device).type == "cuda" else _peak_on_cpu(compute)
-    return MemoryPlan("bf16", checkpoint.nbytes, pool.slab.nbytes, peak + runner.rope.nbytes)
+    slots = cache.pool.num_slots * cache.layout.slot_bytes
+    host = cache.tiers.host.nbytes if cache.tiers.host is not None else 0
+    return MemoryPlan(
+        codec, checkpoint.nbytes, slots, cache.nbytes - slots, peak + runner.rope.nbytes + runner.state_bytes, host
+    )
 
 
 @torch.inference_mode()

@@ -5,17 +5,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from octavo.engine.attention.attention import DecodeAttention, PrefillAttention
+from octavo.engine.attention.attention import DecodeAttention, PrefillAttention, rows_of
 from octavo.engine.kernels.dispatch import Kernels
-from octavo.engine.kv.pages import PageId
-from octavo.engine.kv.pools import DevicePool
+from octavo.engine.kernels.paged_attention import AttentionState
+from octavo.engine.kv.cache import KvCache, SequencePages
 from octavo.engine.model.decoder import Decoder
 from octavo.engine.model.rope import attention_scale, rope_table
 from octavo.engine.weights.checkpoint import Checkpoint
 
 
 class ModelRunner:
-    """A decoder, the pool its K and V live in, and the angles of every distance within `num_positions`.
+    """A decoder, the cache its K and V live in, and the angles of every distance within `num_positions`.
 
     Decoding computes in float32, a chunk of a prompt multiplies in `prefill_dtype`.
     """
@@ -24,41 +24,44 @@ class ModelRunner:
         self,
         checkpoint: Checkpoint,
         kernels: Kernels,
-        pool: DevicePool,
+        cache: KvCache,
         num_positions: int,
         prefill_dtype: torch.dtype,
     ) -> None:
         self._decoder = Decoder(checkpoint, kernels)
         self._kernels = kernels
-        self._pool = pool
-        self._device = pool.slab.device
+        self._tiers = cache.tiers
+        self._device = cache.pool.slab.device
         self._prefill_dtype = prefill_dtype
-        self.rope = rope_table(checkpoint.spec, max(num_positions, pool.page_size), self._device)
-        self._scale = attention_scale(checkpoint.spec)
+        spec, rows = checkpoint.spec, cache.num_tails
+        self.rope = rope_table(spec, max(num_positions, cache.page_size), self._device)
+        self._scale = attention_scale(spec)
+        self._state = AttentionState.empty(rows, spec.num_heads, spec.head_dim, self._device)
 
-    def prefill(self, token_ids: list[int], start: int, page_ids: list[PageId]) -> Tensor:
+    def prefill(self, token_ids: list[int], start: int, pages: SequencePages) -> Tensor:
         """Compute consecutive tokens of one sequence from the page boundary `start`, and write their K and V.
 
         Returns hidden states, float32 `[len(token_ids), hidden_size]`.
         """
         attend = PrefillAttention(
-            self._pool,
+            self._tiers,
             self.rope,
             self._kernels,
             self._scale,
             start,
             len(token_ids),
-            page_ids,
+            pages,
             self._prefill_dtype,
         )
         return self._decoder.forward(self._ids(token_ids), attend, self._prefill_dtype)
 
-    def decode(self, token_ids: list[int], positions: list[int], page_ids: list[list[PageId]]) -> Tensor:
+    def decode(self, token_ids: list[int], positions: list[int], pages: list[SequencePages]) -> Tensor:
         """Compute one token of each of several sequences, at `positions`, and write its K and V.
 
         Returns hidden states, float32 `[len(token_ids), hidden_size]`.
         """
-        attend = DecodeAttention(self._pool, self.rope, self._kernels, self._scale, positions, page_ids)
+        state = rows_of(self._state, 0, len(positions))
+        attend = DecodeAttention(self._tiers, self.rope, self._kernels, self._scale, positions, pages, state)
         return self._decoder.forward(self._ids(token_ids), attend, torch.float32)
 
     def logits(self, hidden: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
 """Which sequences run in the next step: all that decode, plus one chunk of one that prefills.
 
-A sequence is admitted, first come first served, when the pages of its prompt and of its longest answer are there;
-so a running answer never finds the pool empty.
+A sequence is admitted, first come first served, when there is a place, on any tier, for the pages of its prompt and
+of its longest answer; so a running answer never finds every tier full. Beside others it also waits until all of them
+fit on the device: sequences that take turns at pushing each other's pages out would all be slow.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from octavo.engine.sequence import Sequence
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """`length` tokens of a prompt, from `start`, a page boundary."""
+    """`length` known tokens of a sequence, from `start`, a page boundary."""
 
     sequence: Sequence
     start: int
@@ -25,7 +26,7 @@ class Chunk:
 
     @property
     def is_last(self) -> bool:
-        return self.start + self.length == self.sequence.num_prompt
+        return self.start + self.length == self.sequence.num_known
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +35,6 @@ class Step:
 
     decode: list[Sequence]
     prefill: Chunk | None
-
-    @property
-    def sequences(self) -> list[Sequence]:
-        return self.decode + ([self.prefill.sequence] if self.prefill else [])
 
 
 class Scheduler:
@@ -61,8 +58,15 @@ class Scheduler:
     def add(self, sequence: Sequence) -> None:
         self._waiting.append(sequence)
 
+    @property
+    def running(self) -> tuple[Sequence, ...]:
+        return tuple(self._running)
+
+    def all(self) -> tuple[Sequence, ...]:
+        return (*self._running, *self._waiting)
+
     def find(self, request_id: int) -> Sequence | None:
-        for sequence in (*self._running, *self._waiting):
+        for sequence in self.all():
             if sequence.request_id == request_id:
                 return sequence
         return None
@@ -78,40 +82,49 @@ class Scheduler:
             self._cache.close(sequence.pages)
 
     def schedule(self) -> Step:
-        """Admit what fits, and take the pages the step will write."""
+        """Admit what fits, and say what runs next."""
         while self._waiting and len(self._running) < self._config.max_sequences and self._admit():
             self._running.append(self._waiting.popleft())
-        decode = [sequence for sequence in self._running if not sequence.is_prefilling]
         prefilling = next((sequence for sequence in self._running if sequence.is_prefilling), None)
-        chunk = None
-        if prefilling is not None:
-            start = prefilling.num_computed
-            chunk = Chunk(prefilling, start, min(self._config.prefill_chunk, prefilling.num_prompt - start))
-            self._grow(prefilling, start + chunk.length)
-        for sequence in decode:
-            self._grow(sequence, len(sequence.token_ids))
-        return Step(decode, chunk)
+        chunk = self._chunk(prefilling) if prefilling is not None else None
+        return Step([sequence for sequence in self._running if not sequence.is_prefilling], chunk)
 
-    def _grow(self, sequence: Sequence, num_tokens: int) -> None:
+    def _chunk(self, sequence: Sequence) -> Chunk:
+        """The next tokens of a prompt, after what others may have computed of it meanwhile."""
         assert sequence.pages is not None
-        self._cache.grow(sequence.pages, num_tokens)
+        self._cache.extend(sequence.pages, sequence.token_ids[: sequence.num_known])
+        self._count_reused(sequence)
+        start = sequence.num_computed
+        most = min(self._config.prefill_chunk, sequence.most_rows or self._config.prefill_chunk)
+        return Chunk(sequence, start, min(most, sequence.num_known - start))
 
     def _admit(self) -> bool:
         """Open the first waiting sequence on the pages it can reuse, if the rest of what it may need is there."""
-        if self._refused_at == self._cache.pages.num_changes:
+        if self._refused_at == self._cache.table.num_changes:
             return False  # hashing a long prompt again at every step would find the same pages
         sequence = self._waiting[0]
-        pages = self._cache.open(sequence.token_ids)
-        missing = self._cache.num_pages_for(sequence.limit) - len(pages.page_ids)
-        if missing + self._promised() > self._cache.pages.num_available:
+        pages = self._cache.open(sequence.token_ids, sequence.owner)
+        needed = self._cache.table.num_held + self._promised() + self._missing(sequence, len(pages.page_ids))
+        if needed > (self._cache.device_pages if self._running else self._cache.num_pages):
             self._cache.close(pages)
-            self._refused_at = self._cache.pages.num_changes
+            self._refused_at = self._cache.table.num_changes
             return False
         sequence.pages = pages
-        sequence.num_computed = sequence.num_reused = pages.num_complete * self._cache.page_size
+        self._count_reused(sequence)
         sequence.admitted = time.perf_counter()
         return True
 
+    def _count_reused(self, sequence: Sequence) -> None:
+        """What was found of a sequence need not be computed."""
+        assert sequence.pages is not None
+        sequence.num_computed = sequence.pages.num_complete * self._cache.page_size
+        if not sequence.num_rewinds:  # its own pages, found again after one of them was lost, are no gift
+            counts = sequence.pages.reused
+            sequence.reused = {tier: pages * self._cache.page_size for tier, pages in counts.items()}
+
     def _promised(self) -> int:
         """Pages the running sequences may still take."""
-        return sum(self._cache.num_pages_for(sequence.limit) - len(sequence.page_ids) for sequence in self._running)
+        return sum(self._missing(sequence, sequence.num_pages) for sequence in self._running)
+
+    def _missing(self, sequence: Sequence, num_pages: int) -> int:
+        return self._cache.num_pages_for(sequence.limit) - num_pages

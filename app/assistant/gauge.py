@@ -51,7 +51,7 @@ class Gauge:
         return Status(
             busy=busy,
             weights=engine.weight_bytes if engine else 0,
-            kv_used=(cache.pages.num_pages - cache.pages.num_free) * cache.page_bytes if cache else 0,
+            kv_used=cache.used_bytes if cache else 0,
             kv_total=cache.nbytes if cache else 0,
             process_rss=psutil.Process().memory_info().rss,
             tokens_used=self._prompt_tokens + self._num_tokens,

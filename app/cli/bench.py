@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from octavo.app.cli.bench_startup import startup
+from octavo.app.cli.bench_store import store
 
 if TYPE_CHECKING:
     from octavo.engine.engine import Engine
@@ -24,6 +25,7 @@ def command() -> None:
 
 
 command.add_command(startup)
+command.add_command(store)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ def _measure(engine: Engine, context: int, tokens: int) -> DecodeRow:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     return DecodeRow(
         context,
-        round(done.metrics.prefill_tokens / done.metrics.prefill_s, 1),
+        round(done.metrics.computed_tokens / done.metrics.prefill_s, 1),
         round(1e3 / done.metrics.itl_p50_ms, 1),
         round(peak / 1e6, 1),
     )

@@ -1,108 +1,301 @@
-"""The KV cache as the scheduler sees it: open a sequence, let it grow, close it."""
+"""The KV cache as the scheduler sees it: open a sequence, let it grow, close it, and find its pages again."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 
+import numpy as np
 import torch
 
 from octavo.engine.config import EngineConfig
 from octavo.engine.errors import ContextTooLongError
-from octavo.engine.kv.pages import Identity, PageId, PagePool
-from octavo.engine.kv.pools import DevicePool, page_bytes
+from octavo.engine.kernels.dispatch import Kernels
+from octavo.engine.kv.codec import CODECS, PageLayout
+from octavo.engine.kv.pages import Identity, Origin, PageId, PageTable
+from octavo.engine.kv.pools import DevicePool, HostPool
+from octavo.engine.kv.store import PageStore
+from octavo.engine.kv.tiers import GROUP_PAGES, Tiers
 from octavo.engine.model.spec import ModelSpec
 
-LAYOUT_VERSION = 1
-_DTYPES = {"bf16": torch.bfloat16, "f32": torch.float32}
+LAYOUT_VERSION = 2
+_LOOK_AHEAD = 64  # pages that the store is asked for at once
 
 
 @dataclass(slots=True, eq=False)
 class SequencePages:
-    """The pages of one sequence, head first. `num_complete` of them are full and have an identity."""
+    """The pages of one sequence, head first; the complete ones, which come first, have `identities`.
 
-    identity: Identity
+    `tail` is the place of its unfinished page. `reused` counts pages that were found, by the tier they were on.
+    """
+
+    owner: str
+    tail: int
     page_ids: list[PageId] = field(default_factory=list)
-    num_complete: int = 0
+    identities: list[Identity] = field(default_factory=list)
+    reused: dict[str, int] = field(default_factory=lambda: {"device": 0, "host": 0, "disk": 0})
+
+    @property
+    def num_complete(self) -> int:
+        return len(self.identities)
 
 
 class KvCache:
-    """Pages and their slots under one byte budget, allocated when the engine starts."""
+    """Pages and their places under byte budgets, allocated when the engine starts."""
 
-    def __init__(self, spec: ModelSpec, config: EngineConfig, fingerprint: str, device: str) -> None:
-        dtype = _DTYPES[config.kv_codec]
+    def __init__(
+        self,
+        spec: ModelSpec,
+        config: EngineConfig,
+        kernels: Kernels,
+        fingerprint: str,
+        device: str,
+        store: PageStore | None = None,
+    ) -> None:
+        codec = CODECS[config.kv_codec]
+        self.layout = PageLayout(codec, spec.num_kv_heads, config.page_size, spec.head_dim)
         self.page_size = config.page_size
-        self.page_bytes = page_bytes(spec, config.page_size, dtype.itemsize)
-        whole_context = -(-spec.context_length // config.page_size)
-        num_pages = whole_context if config.kv_bytes is None else config.kv_bytes // self.page_bytes
-        if num_pages < 1:
-            raise ContextTooLongError(
-                f"The KV budget of {config.kv_bytes} bytes is less than one page of this model, "
-                f"{self.page_bytes} bytes; raise kv_memory."
-            )
-        self.pool = DevicePool(spec, num_pages, config.page_size, dtype, device)
-        self.pages = PagePool(num_pages, config.page_size, _root(spec, config, fingerprint))
+        self.page_bytes = spec.num_layers * self.layout.slot_bytes
+        self._encode = kernels.encode_pages
+        root, settings = _root(spec, config, fingerprint)
+        self._store = store
+        space = None
+        if store is not None:
+            space = store.open_space(root, settings, spec.num_layers, self.layout.slot_bytes, config.page_size)
+        writes = store is not None and store.writable
+        num_rows = _num_rows(config, self.page_bytes, writes)
+        tail_dtype = torch.float32 if codec.name == "f32" else torch.bfloat16
+        has_lower_tier = num_rows > 0 or space is not None
+        num_slots, num_stream = _num_slots(spec, config, self.layout, tail_dtype.itemsize, has_lower_tier)
+        tails = config.max_sequences
+        pool = DevicePool(self.layout, spec.num_layers, num_slots, num_stream, tails, tail_dtype, device)
+        host = None
+        if num_rows:
+            host = HostPool(num_rows, spec.num_layers, self.layout.slot_bytes, pinned=device.startswith("cuda"))
+        self.table = PageTable(config.page_size, root)
+        self.tiers = Tiers(self.table, pool, host, space, writes=writes, keeps_host=config.host_bytes > 0)
+        self._space = space
+        self.num_tails = config.max_sequences
+        self._free_tails = list(range(config.max_sequences - 1, -1, -1))
+        self.device_pages = num_slots // spec.num_layers
+        if writes and space is not None:
+            self.num_pages = max(space.max_pages, self.device_pages)
+        else:
+            self.num_pages = max(self.device_pages, num_rows)
+
+    @property
+    def pool(self) -> DevicePool:
+        return self.tiers.device
 
     @property
     def nbytes(self) -> int:
-        return self.pool.slab.nbytes
+        """Bytes on the device."""
+        return self.pool.nbytes
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of the device's slots that hold a page."""
+        return (self.pool.num_slots - self.pool.num_free) * self.layout.slot_bytes
 
     @property
     def num_tokens(self) -> int:
-        """Tokens the whole pool can hold."""
-        return self.pages.num_pages * self.page_size
+        """Tokens that all tiers together can hold at a time."""
+        return self.num_pages * self.page_size
 
     def num_pages_for(self, num_tokens: int) -> int:
-        return -(-num_tokens // self.page_size)
+        return num_tokens // self.page_size
 
-    def open(self, token_ids: Sequence[int]) -> SequencePages:
+    # A sequence's life
+
+    def open(self, token_ids: Sequence[int], owner: str = "") -> SequencePages:
         """Start a sequence on the pages its prefix already has. The last token is always left to compute."""
-        matched = self.pages.match(token_ids[:-1])
-        identity = self.pages.root
-        if matched:
-            identity = self.pages.identity_of(matched[-1])
-        return SequencePages(identity, matched, len(matched))
+        pages = SequencePages(owner, self._free_tails.pop())
+        self.extend(pages, token_ids)
+        return pages
 
-    def grow(self, pages: SequencePages, num_tokens: int) -> None:
-        """Take pages until `num_tokens` tokens fit."""
-        while len(pages.page_ids) * self.page_size < num_tokens:
-            page = self.pages.allocate()
-            pages.page_ids.append(page)
-            self.pool.place(page)
+    def extend(self, pages: SequencePages, token_ids: Sequence[int]) -> None:
+        """Go on with pages that are there already: in this process, or in the store."""
+        remaining = token_ids[pages.num_complete * self.page_size : -1]
+        found = self.table.match(remaining, self._identity(pages))
+        self._join(pages, found)
+        self._own(found, pages.owner)
+        if self._space is not None:
+            self._extend_from_store(pages, remaining[len(found) * self.page_size :])
+
+    def begin_step(self, sequences: Sequence[SequencePages]) -> None:
+        """Bring near what these sequences read. Raises PageLostError."""
+        ids = [page for pages in sequences for page in pages.page_ids]
+        self.tiers.begin_step(np.unique(np.asarray(ids, dtype=np.int64)))
+
+    def begin_chunk(self, pages: SequencePages, num_pages: int) -> None:
+        """Take the pages that a chunk will complete. Raises OutOfPagesError."""
+        new = [self.table.allocate() for _ in range(num_pages)]
+        pages.page_ids += new
+        if new:
+            self.tiers.make_places(new)
 
     def publish(self, pages: SequencePages, token_ids: Sequence[int], num_written: int) -> None:
         """Give an identity to every page that `num_written` tokens have filled; from then on it is immutable."""
-        while (pages.num_complete + 1) * self.page_size <= num_written:
-            start = pages.num_complete * self.page_size
-            pages.identity = self.pages.complete(
-                pages.page_ids[pages.num_complete], pages.identity, token_ids[start : start + self.page_size]
-            )
-            pages.num_complete += 1
+        origin: Origin = "prefill"
+        if num_written // self.page_size > len(pages.page_ids):
+            origin = "decode"
+            self._encode_tail(pages)
+        completed: list[PageId] = []
+        for index in range(pages.num_complete, len(pages.page_ids)):
+            own = pages.page_ids[index]
+            tokens = token_ids[index * self.page_size : (index + 1) * self.page_size]
+            identity, page = self.table.complete(own, self._identity(pages), tokens, origin)
+            pages.identities.append(identity)
+            if page != own:
+                pages.page_ids[index] = page
+                self.tiers.freed(self.table.release([own]))
+            elif self.table.record_of(own) is not None:
+                completed.append(own)
+            self._own([page], pages.owner)
+        self.tiers.completed(completed)
+
+    def truncate(self, pages: SequencePages, num_pages: int) -> None:
+        """Give back all but the first `num_pages` complete pages."""
+        dropped = pages.page_ids[num_pages:]
+        del pages.page_ids[num_pages:], pages.identities[num_pages:]
+        self.tiers.freed(self.table.release(dropped))
+        self.tiers.released(dropped)
 
     def close(self, pages: SequencePages) -> None:
         """Give every page back; complete ones stay to be found again."""
-        self.pages.release(pages.page_ids)
-        pages.page_ids = []
-        pages.num_complete = 0
+        self.truncate(pages, 0)
+        self._free_tails.append(pages.tail)
+
+    # All pages
+
+    def forget(self, owner: str) -> int:
+        """Drop the pages that only `owner` owns from every tier; returns the bytes freed in the store."""
+        self.tiers.drain()
+        for page in self.table.owned_by(owner):
+            record = self.table.record_of(page)
+            assert record is not None
+            record.owners.discard(owner)
+            if record.owners:
+                continue
+            if self.table.is_cached(page):
+                self.tiers.discard(page)
+            else:
+                self.table.disown(page)  # a running answer reads it to its end; nobody else finds it
+        return self._store.forget(owner) if self._store is not None else 0
+
+    def shutdown(self) -> None:
+        """Write down what waits. The cache cannot be used after this."""
+        self.tiers.close()
+        if self._store is not None:
+            self._store.flush()
 
     def check_conservation(self) -> None:
-        """Raise AssertionError unless pages and slots add up to what was allocated."""
-        self.pages.check_conservation()
-        placed = int((self.pool.slots[0] >= 0).sum()) * self.pool.slots.shape[0]
-        if placed + self.pool.num_free != self.pool.num_slots:
-            raise AssertionError(f"{placed} placed + {self.pool.num_free} free != {self.pool.num_slots} slots")
+        """Raise AssertionError unless pages, slots and rows add up to what was allocated."""
+        self.table.check_conservation()
+        self.tiers.check_conservation()
+
+    # Parts of the above
+
+    def _identity(self, pages: SequencePages) -> Identity:
+        """What stands before the sequence's next page."""
+        return pages.identities[-1] if pages.identities else self.table.root
+
+    def _extend_from_store(self, pages: SequencePages, token_ids: Sequence[int]) -> None:
+        """Adopt what the store has of the chain; a page in between may be known here already."""
+        assert self._space is not None
+        chain = self.table.chain_of(self._identity(pages), token_ids)
+        while run := list(islice(chain, _LOOK_AHEAD)):
+            stored = self._space.find([identity for identity, _ in run])
+            joined: list[PageId] = []
+            for (_, tokens), found in zip(run, stored, strict=True):
+                parent = self._identity(pages)
+                page = self.table.match(tokens, parent)
+                if not page and found is not None and found.token_ids == tokens:
+                    page = [self.table.adopt(found, parent)]
+                    self.tiers.adopted(page[0])
+                if not page:
+                    break
+                self._join(pages, page)
+                joined += page
+            self._own(joined, pages.owner)
+            if len(joined) < len(run):
+                return
+
+    def _join(self, pages: SequencePages, found: Sequence[PageId]) -> None:
+        """Complete pages, in order, become the sequence's next ones."""
+        for page in found:
+            record = self.table.record_of(page)
+            assert record is not None
+            pages.reused[self.tiers.tier_of(page)] += 1
+            pages.identities.append(record.identity)
+        pages.page_ids += found
+
+    def _own(self, pages: Sequence[PageId], owner: str) -> None:
+        """Note, here and in the store, that these pages are `owner`'s too."""
+        stored: list[Identity] = []
+        for page in pages:
+            record = self.table.record_of(page)
+            if record is None or not owner or owner in record.owners:
+                continue
+            record.owners.add(owner)
+            if record.stored is not None:
+                stored.append(record.identity)
+        if stored and self._space is not None:
+            self._space.add_owner(stored, owner)
+
+    def _encode_tail(self, pages: SequencePages) -> None:
+        """The unfinished page is full: it becomes a page like any other."""
+        page = self.table.allocate()
+        pages.page_ids.append(page)
+        self.tiers.make_places([page])
+        encoded = self._encode(self.pool.tail_of(pages.tail), self.layout)
+        for layer in range(self.pool.num_layers):
+            self.tiers.put(layer, [page], encoded[layer : layer + 1])
 
 
-def _root(spec: ModelSpec, config: EngineConfig, fingerprint: str) -> Identity:
-    """Everything but token ids that decides a page's bytes."""
+def _num_rows(config: EngineConfig, page_bytes: int, writes: bool) -> int:
+    """Host rows: what the budget holds, and never fewer than writing down needs to go on beside computing."""
+    budget = config.host_bytes // page_bytes
+    buffer = 2 * config.prefill_chunk // config.page_size + config.max_sequences
+    return max(budget, buffer) if writes else budget
+
+
+def _num_slots(
+    spec: ModelSpec, config: EngineConfig, layout: PageLayout, tail_itemsize: int, has_lower_tier: bool
+) -> tuple[int, int]:
+    """Slots of pages, and slots to stream through, that the device budget holds.
+
+    Raises ContextTooLongError where it holds less than can run.
+    """
+    num_stream = GROUP_PAGES if has_lower_tier else 0
+    whole_context = -(-spec.context_length // config.page_size) * spec.num_layers
+    if config.kv_bytes is None:
+        return whole_context, num_stream
+    tail = 2 * layout.num_kv_heads * layout.page_size * layout.head_dim * tail_itemsize
+    tails = config.max_sequences * spec.num_layers * tail
+    fixed = tails + num_stream * layout.slot_bytes
+    num_slots = (config.kv_bytes - fixed) // layout.slot_bytes
+    least = 0 if has_lower_tier else spec.num_layers
+    if num_slots < least:
+        raise ContextTooLongError(
+            f"The KV budget of {config.kv_bytes:,} bytes is less than this model needs to run, "
+            f"{fixed + least * layout.slot_bytes:,} bytes; raise vram."
+        )
+    return num_slots, num_stream
+
+
+def _root(spec: ModelSpec, config: EngineConfig, fingerprint: str) -> tuple[Identity, Mapping[str, object]]:
+    """Everything but token ids that decides a page's bytes, and its hash."""
     settings = {
         "layout": LAYOUT_VERSION,
         "fingerprint": fingerprint,
         "rope": asdict(spec.rope),
         "codec": config.kv_codec,
         "page_size": config.page_size,
+        "prefill": config.compute_dtype,
         "attention": "dense",
     }
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).digest()
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).digest(), settings

@@ -11,6 +11,7 @@ from octavo.engine.config import EngineConfig, GenerationPolicy
 from octavo.engine.engine import Engine, load
 from octavo.engine.errors import ContextTooLongError
 from octavo.engine.events import DoneEvent, Event, TokenEvent
+from octavo.engine.kv.cache import SequencePages
 
 GREEDY = GenerationPolicy(temperature=0.0, repetition_penalty=1.0, max_tokens=12)
 PAGE = 8
@@ -24,10 +25,10 @@ class FakeRunner:
         self.steps: list[tuple[str, int]] = []
         self.fail = False
 
-    def prefill(self, token_ids: list[int], start: int, page_ids: list[int]) -> torch.Tensor:
+    def prefill(self, token_ids: list[int], start: int, pages: SequencePages) -> torch.Tensor:
         return self._run("prefill", token_ids)
 
-    def decode(self, token_ids: list[int], positions: list[int], page_ids: list[list[int]]) -> torch.Tensor:
+    def decode(self, token_ids: list[int], positions: list[int], pages: list[SequencePages]) -> torch.Tensor:
         return self._run("decode", token_ids)
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
@@ -61,6 +62,12 @@ def faked(folder: Path, **config: object) -> tuple[Engine, FakeRunner]:
     runner = FakeRunner(engine.spec.vocab_size)
     engine._runner = runner  # type: ignore[assignment]
     return engine, runner
+
+
+def budget(folder: Path, num_pages: int) -> int:
+    """Device bytes for so many complete pages, and the unfinished ones of every sequence."""
+    cache = engine_of(folder).cache
+    return num_pages * cache.page_bytes + cache.pool.tails.nbytes
 
 
 def finish(engine: Engine) -> Iterator[Event]:
@@ -104,7 +111,7 @@ def test_a_second_turn_reuses_every_complete_page_and_answers_the_same(tiny: Pat
     cold, cold_done = answers(list(engine_of(tiny).generate(conversation, GREEDY)))
     # The last token of an answer is never computed, so 45 + 11 tokens filled 7 pages.
     assert done[2].metrics.reused_tokens == 7 * PAGE
-    assert done[2].metrics.prefill_tokens == len(conversation) - 7 * PAGE
+    assert done[2].metrics.computed_tokens == len(conversation) - 7 * PAGE
     assert cold_done[1].metrics.reused_tokens == 0
     assert again[2] == cold[1]
 
@@ -139,11 +146,10 @@ def test_a_step_runs_all_that_decode_and_one_chunk_of_one_prompt(tiny: Path) -> 
 
 def test_cancel_stops_within_one_step_and_gives_every_page_back(tiny: Path) -> None:
     engine, runner = faked(tiny)
-    total = engine.cache.pages.num_available
     request = engine.submit(list(range(50)), GREEDY)
     events = engine.step() + engine.step() + engine.step()
     engine.cancel(request)
-    assert engine.cache.pages.num_available == total
+    assert engine.cache.table.num_held == 0
     steps = len(runner.steps)
     events += engine.step()
     assert len(runner.steps) == steps, "nothing is computed for a cancelled request"
@@ -155,24 +161,22 @@ def test_cancel_stops_within_one_step_and_gives_every_page_back(tiny: Path) -> N
 
 def test_leaving_generate_early_gives_every_page_back(tiny: Path) -> None:
     engine, _ = faked(tiny)
-    total = engine.cache.pages.num_available
     events = engine.generate(list(range(50)), GREEDY)
     next(events)
     events.close()  # type: ignore[attr-defined]
-    assert engine.cache.pages.num_available == total
+    assert engine.cache.table.num_held == 0
     engine.cache.check_conservation()
 
 
 def test_a_failing_step_ends_its_answers_with_the_reason_and_the_engine_goes_on(tiny: Path) -> None:
     engine, runner = faked(tiny)
-    total = engine.cache.pages.num_available
     request = engine.submit([1, 2, 3], GREEDY)
     engine.step()
     runner.fail = True
     _, done = answers(engine.step())
     assert done[request].finish_reason == "error"
     assert done[request].error == "RuntimeError: out of memory, says the device"
-    assert engine.cache.pages.num_available == total
+    assert engine.cache.table.num_held == 0
     runner.fail = False
     tokens, _ = answers(list(engine.generate([5], GREEDY)))
     assert tokens[2] == list(range(6, 18))
@@ -187,9 +191,8 @@ def test_an_end_token_ends_the_answer_and_is_not_announced(tiny: Path) -> None:
 
 
 def test_requests_wait_for_pages_in_order_and_all_finish(tiny: Path) -> None:
-    page_bytes = engine_of(tiny).cache.page_bytes
-    engine, _ = faked(tiny, kv_bytes=6 * page_bytes)
-    # Each needs 2 pages for its prompt and 2 for its answer: one runs, the others wait.
+    engine, _ = faked(tiny, kv_bytes=budget(tiny, 5))
+    # Each completes 2 pages with its prompt and 1 with its answer: one runs, the others wait.
     ids = [engine.submit(list(range(first, first + 16)), GREEDY) for first in (0, 50, 100)]
     tokens, done = answers(finish(engine))
     assert list(done) == ids
@@ -201,11 +204,12 @@ def test_requests_wait_for_pages_in_order_and_all_finish(tiny: Path) -> None:
 def test_a_waiting_prompt_is_looked_up_again_only_when_pages_changed(
     tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page_bytes = engine_of(tiny).cache.page_bytes
-    engine, _ = faked(tiny, kv_bytes=8 * page_bytes)
+    engine, _ = faked(tiny, kv_bytes=budget(tiny, 8))
     looked_up: list[int] = []
-    match = engine.cache.pages.match
-    monkeypatch.setattr(engine.cache.pages, "match", lambda tokens: looked_up.append(tokens[0]) or match(tokens))
+    opened = engine.cache.open
+    monkeypatch.setattr(
+        engine.cache, "open", lambda tokens, owner: looked_up.append(tokens[0]) or opened(tokens, owner)
+    )
     policy = GenerationPolicy(temperature=0.0, repetition_penalty=1.0, max_tokens=40)
     engine.submit(list(range(16)), policy)
     waiting = engine.submit(list(range(100, 116)), policy)
@@ -220,8 +224,7 @@ def test_a_waiting_prompt_is_looked_up_again_only_when_pages_changed(
 
 
 def test_a_thousand_short_turns_with_cancels_conserve_pages(tiny: Path) -> None:
-    page_bytes = engine_of(tiny).cache.page_bytes
-    engine, runner = faked(tiny, kv_bytes=20 * page_bytes)
+    engine, runner = faked(tiny, kv_bytes=budget(tiny, 20))
     generator = random.Random(11)
     for turn in range(1000):
         start = generator.randrange(300)
@@ -237,13 +240,12 @@ def test_a_thousand_short_turns_with_cancels_conserve_pages(tiny: Path) -> None:
     runner.fail = False
     list(finish(engine))
     engine.cache.check_conservation()
-    assert engine.cache.pages.num_held == 0
+    assert engine.cache.table.num_held == 0
 
 
 def test_a_prompt_that_cannot_fit_is_refused_before_computing(tiny: Path) -> None:
-    page_bytes = engine_of(tiny).cache.page_bytes
-    engine, runner = faked(tiny, kv_bytes=2 * page_bytes)
-    with pytest.raises(ContextTooLongError, match=r"16 tokens, and the KV budget holds 16; .* raise kv_memory"):
+    engine, runner = faked(tiny, kv_bytes=budget(tiny, 2))
+    with pytest.raises(ContextTooLongError, match=r"16 tokens, and the KV budgets hold 16; .* raise vram"):
         engine.submit([1] * 16, GREEDY)
     assert not runner.steps
     engine, runner = faked(tiny)
@@ -252,14 +254,13 @@ def test_a_prompt_that_cannot_fit_is_refused_before_computing(tiny: Path) -> Non
         engine.submit([1] * context, GREEDY)
 
 
-def test_a_budget_below_one_page_is_refused(tiny: Path) -> None:
-    with pytest.raises(ContextTooLongError, match="less than one page"):
+def test_a_budget_that_no_page_fits_is_refused(tiny: Path) -> None:
+    with pytest.raises(ContextTooLongError, match="less than this model needs to run"):
         engine_of(tiny, kv_bytes=100)
 
 
 def test_the_answer_is_cut_to_what_the_context_leaves(tiny: Path) -> None:
-    page_bytes = engine_of(tiny).cache.page_bytes
-    engine, _ = faked(tiny, kv_bytes=2 * page_bytes)
+    engine, _ = faked(tiny, kv_bytes=budget(tiny, 2))
     tokens, done = answers(list(engine.generate(list(range(10)), GREEDY)))
     assert len(tokens[1]) == 6
     assert done[1].finish_reason == "length"

@@ -36,17 +36,19 @@ def paged_logits(path: Path, token_ids: list[int], *, page_size: int, chunk: int
     """Logits at every position: PROMPT tokens prefilled in chunks, the others decoded one by one."""
     checkpoint = open_checkpoint(path, quantization="none")
     config = EngineConfig(page_size=page_size, kv_codec="f32", compute_dtype="float32")
-    cache = KvCache(checkpoint.spec, config, "test", "cpu")
-    runner = ModelRunner(checkpoint, load_kernels("cpu", kernels), cache.pool, len(token_ids), torch.float32)  # type: ignore[arg-type]
+    ops = load_kernels("cpu", kernels)  # type: ignore[arg-type]
+    cache = KvCache(checkpoint.spec, config, ops, "test", "cpu")
+    runner = ModelRunner(checkpoint, ops, cache, len(token_ids), torch.float32)
     pages = cache.open(token_ids)
-    cache.grow(pages, len(token_ids))
-    hidden = [
-        runner.prefill(token_ids[start : min(start + chunk, PROMPT)], start, pages.page_ids)
-        for start in range(0, PROMPT, chunk)
-    ]
+    hidden = []
+    for start in range(0, PROMPT, chunk):
+        end = min(start + chunk, PROMPT)
+        cache.begin_chunk(pages, (end - start) // page_size)
+        hidden.append(runner.prefill(token_ids[start:end], start, pages))
+        cache.publish(pages, token_ids, end)
     for position in range(PROMPT, len(token_ids)):
-        held = pages.page_ids[: position // page_size + 1]
-        hidden.append(runner.decode([token_ids[position]], [position], [held]))
+        hidden.append(runner.decode([token_ids[position]], [position], [pages]))
+        cache.publish(pages, token_ids, position + 1)
     return runner.logits(torch.cat(hidden))
 
 

@@ -1,0 +1,98 @@
+"""Reads pages back from the page store: whole pages in batches, or one layer of a group of them. Always one ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from octavo.engine.kv.pages import PageId
+from octavo.engine.kv.store import PageSpace, Read, StoredPage
+
+_BATCH = 16  # pages being read while as many are copied
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Wanted:
+    """A page to be read; `row` uint8 `[num_layers, slot_bytes]` in RAM is where to, None where it does not stay."""
+
+    page: PageId
+    stored: StoredPage
+    row: Tensor | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PageBytes:
+    """A page that was read: uint8 `[num_layers, slot_bytes]`, valid until the next one; or what is wrong with it."""
+
+    page: PageId
+    data: Tensor
+    problem: str | None
+
+
+class StoreReader:
+    """Two buffers of a batch of pages, and two of one layer of `group` pages, allocated at their first use."""
+
+    def __init__(self, space: PageSpace, num_layers: int, slot_bytes: int, group: int) -> None:
+        self._space = space
+        self._num_layers = num_layers
+        self._slot_bytes = slot_bytes
+        self._group = group
+        self._pages: Tensor | None = None
+        self._layers: NDArray[np.uint8] | None = None
+        self._side = 0
+        self._ahead: tuple[int, list[bytes], int, Future[list[str | None]]] | None = None
+
+    def pages(self, wanted: Sequence[Wanted]) -> Iterator[PageBytes]:
+        """Every page that is wanted, in order."""
+        if self._pages is None:
+            self._pages = torch.empty(2, _BATCH, self._num_layers, self._slot_bytes, dtype=torch.uint8)
+        batches = [wanted[at : at + _BATCH] for at in range(0, len(wanted), _BATCH)]
+        started = [self._start(batch, self._pages[0]) for batch in batches[:1]]
+        for index, batch in enumerate(batches):
+            buffers, future = started.pop()
+            problems = future.result()
+            if index + 1 < len(batches):
+                started.append(self._start(batches[index + 1], self._pages[(index + 1) % 2]))
+            for item, buffer, problem in zip(batch, buffers, problems, strict=True):
+                yield PageBytes(item.page, buffer, problem)
+
+    def layer(self, layer: int, stored: Sequence[StoredPage]) -> tuple[Tensor, list[str | None]]:
+        """One layer of up to `group` pages: uint8 `[len(stored), slot_bytes]`, valid until the next but one call."""
+        names = [page.identity for page in stored]
+        if self._ahead is None or self._ahead[:2] != (layer, names):
+            self.expect(layer, stored)
+        assert self._ahead is not None
+        assert self._layers is not None
+        _, _, side, future = self._ahead
+        self._ahead = None
+        return torch.from_numpy(self._layers[side, : len(stored)]), future.result()
+
+    def expect(self, layer: int, stored: Sequence[StoredPage]) -> None:
+        """Start reading what the next call of `layer` will ask for."""
+        if self._ahead is not None:
+            self._ahead[3].result()  # a buffer is not given away while it is written to
+        if self._layers is None:
+            self._layers = np.empty((2, self._group, self._slot_bytes), dtype=np.uint8)
+        self._side = 1 - self._side
+        buffer = self._layers[self._side]
+        reads: list[Read] = [(page, layer, 1, buffer[i].data) for i, page in enumerate(stored)]
+        names = [page.identity for page in stored]
+        self._ahead = (layer, names, self._side, self._space.submit_read(reads))
+
+    def close(self) -> None:
+        if self._ahead is not None:
+            self._ahead[3].result()
+            self._ahead = None
+
+    def _start(self, batch: Sequence[Wanted], staging: Tensor) -> tuple[list[Tensor], Future[list[str | None]]]:
+        buffers = [staging[i] if item.row is None else item.row for i, item in enumerate(batch)]
+        reads: list[Read] = [
+            (item.stored, 0, self._num_layers, buffer.numpy().data.cast("B")) for item, buffer in zip(batch, buffers, strict=True)
+        ]
+        return buffers, self._space.submit_read(reads)

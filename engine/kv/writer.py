@@ -1,0 +1,110 @@
+"""Writes complete pages down to the page store, on a thread of its own, so that a token never waits for a disk.
+
+The engine's thread hands over jobs and collects results; all bookkeeping stays with it. What bounds the queue are the
+host rows that the jobs' bytes lie in.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from octavo.engine.kv.pages import Origin, PageId
+from octavo.engine.kv.store import PageSpace, StoredPage
+
+_BATCH = 64  # pages that share one sync of the disk
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WriteJob:
+    """A NewPage, and where its bytes lie until the job is done."""
+
+    page: PageId
+    identity: bytes
+    parent: bytes
+    token_ids: tuple[int, ...]
+    owner: str
+    origin: Origin
+    data: memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    """`stored` is the page as the store keeps it, `problem` says why it keeps none."""
+
+    page: PageId
+    identity: bytes
+    owner: str
+    stored: StoredPage | None
+    problem: str | None
+
+
+class Writer:
+    """A queue, a thread, and a list of results."""
+
+    def __init__(self, space: PageSpace) -> None:
+        self._space = space
+        self._changed = threading.Condition()
+        self._waiting: deque[WriteJob] = deque()
+        self._results: list[WriteResult] = []
+        self._num_writing = 0
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="octavo-pages-writer", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing waits, is being written, or is to be collected."""
+        with self._changed:
+            return not (self._waiting or self._num_writing or self._results)
+
+    def submit(self, jobs: Sequence[WriteJob]) -> None:
+        with self._changed:
+            self._waiting.extend(jobs)
+            self._changed.notify_all()
+
+    def collect(self, *, wait: bool = False) -> list[WriteResult]:
+        """Results since the last call; with `wait`, at least one as long as any is to come."""
+        with self._changed:
+            while wait and not self._results and (self._waiting or self._num_writing):
+                self._changed.wait()
+            results, self._results = self._results, []
+            return results
+
+    def close(self) -> None:
+        """Write what waits, and end the thread."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._waiting and not self._closing:
+                    self._changed.wait()
+                if not self._waiting:
+                    return
+                batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
+                self._num_writing = len(batch)
+            results = self._write(batch)
+            with self._changed:
+                self._results += results
+                self._num_writing = 0
+                self._changed.notify_all()
+
+    def _write(self, batch: list[WriteJob]) -> list[WriteResult]:
+        try:
+            problems = self._space.write(batch)
+            found = self._space.find([job.identity for job in batch])
+        except Exception as error:
+            # A thread that dies would leave every row unwritten for ever, and the engine waiting.
+            problems, found = [f"{type(error).__name__}: {error}"] * len(batch), [None] * len(batch)
+        return [
+            WriteResult(
+                job.page, job.identity, job.owner, stored, problem or (None if stored else "The page store is full.")
+            )
+            for job, stored, problem in zip(batch, found, problems, strict=True)
+        ]
