@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 # What a layout costs grows with the widgets: some for a part, about one for a line.
 _PART_COST = 200
 _LINE_COST = 60
+# A question longer than one of these folds.
+FOLDED_LINES = 20
+FOLDED_CHARACTERS = 2_500
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +38,9 @@ class Part:
     def cost(self) -> int:
         """What it costs to have on the screen, in characters of one long line."""
         text = self.piece.text
-        lines = text.count("\n") if self.message.role == "assistant" else 0
-        return len(text) + _LINE_COST * lines + _PART_COST
+        if self.message.role == "user":
+            return min(len(text), FOLDED_CHARACTERS) + _PART_COST
+        return len(text) + _LINE_COST * text.count("\n") + _PART_COST
 
 
 def parts_of(message: StoredMessage, left_out: str = "") -> list[Part]:

@@ -14,16 +14,13 @@ from textual.style import Style
 from textual.widget import Widget
 from textual.widgets import Static
 
-from octavo.app.tui.parts import Part
+from octavo.app.tui.parts import FOLDED_CHARACTERS, FOLDED_LINES, Part
 from octavo.app.tui.text import count, visible
 
 if TYPE_CHECKING:
     from textual.widgets.markdown import MarkdownStream
 
     from octavo.app.tui.widgets.markdown_view import CodeBlock, MarkdownView
-
-_FOLDED_LINES = 20
-_FOLDED_CHARACTERS = 2_500
 
 
 class Entry(Vertical, can_focus=True):
@@ -82,7 +79,7 @@ class Entry(Vertical, can_focus=True):
     def _user_text(self) -> str:
         text = self.part.piece.text
         if self.is_folded:
-            shown = "\n".join(text[:_FOLDED_CHARACTERS].splitlines()[:_FOLDED_LINES])
+            shown = "\n".join(text[:FOLDED_CHARACTERS].splitlines()[:FOLDED_LINES])
             text = f"{shown}\n… {count(text.count(chr(10)) + 1, 'line')}, {count(len(text), 'character')} in all"
         return visible(text)
 
@@ -136,7 +133,7 @@ class Entry(Vertical, can_focus=True):
 
 
 def _is_long(text: str) -> bool:
-    return len(text) > _FOLDED_CHARACTERS or text.count("\n") >= _FOLDED_LINES
+    return len(text) > FOLDED_CHARACTERS or text.count("\n") >= FOLDED_LINES
 
 
 class _Footer(Static):

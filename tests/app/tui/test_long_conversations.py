@@ -140,3 +140,12 @@ async def test_an_open_code_block_grows_on_after_one_has_looked_elsewhere(start)
         await run.settle()
         (block,) = run.screen.query(CodeBlock)
         assert block.code == "first = 1\nsecond = 2"
+
+
+async def test_a_folded_paste_of_200_kb_leaves_the_messages_before_it_in_place(start):
+    async with start(size=(120, 48)) as run:
+        await run.send("Before")
+        run.screen.prompt.insert_paste("pasted line\n" * 20_000)
+        await run.send("", until_done=True)
+        assert "20,001 lines, 240,000 characters in all" in run.text()
+        assert "Before" in [entry.part.message.text for entry in run.screen.transcript.entries]
