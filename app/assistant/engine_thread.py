@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from octavo.app.assistant.assistant import open_model
-from octavo.app.assistant.chat import LEAF, Chat, UserSaved, question_of, save_edit, save_question
+from octavo.app.assistant.chat import LEAF, Chat, ChatEvent, UserSaved, question_of, save_edit, save_question
 from octavo.app.assistant.engine_events import (
     EngineCrashed,
     EngineEvent,
@@ -186,9 +186,11 @@ class EngineThread:
             events = self._chat.answer(command.question, is_cancelled=command.ask.cancelled.is_set)
             with closing(events):
                 for event in events:
-                    self._emit(event)
-                    if self._gauge.follow(event):
-                        self._emit(self._gauge.status(self._chat.assistant, busy=True))
+                    try:
+                        self._tell(event, self._chat.assistant)
+                    except Exception as error:
+                        self._emit(events.throw(error))  # the answer is kept as one that broke off, not as stopped
+                        raise
         except (EngineError, StorageError):
             raise
         except Exception:
@@ -196,6 +198,11 @@ class EngineThread:
             raise
         finally:
             self._forget(command.ask)
+
+    def _tell(self, event: ChatEvent, assistant: Assistant) -> None:
+        self._emit(event)
+        if self._gauge.follow(event):
+            self._emit(self._gauge.status(assistant, busy=True))
 
     def _is_joined(self, command: _Answer) -> bool:
         """True if another question was sent below a new one that nobody has answered yet."""

@@ -319,6 +319,9 @@ def test_a_screen_that_raises_does_not_end_the_thread(
     assert not screen.faults
     texts = [message.text for message in conversations.tree(conversation_id) if message.role == "user"]
     assert texts == ["One", "Two", "Three"]
+    broken = [message for message in conversations.tree(conversation_id) if message.status != "complete"]
+    assert [message.status for message in broken] == ["error"]
+    assert broken[0].record["error"] == "ValueError: no such widget"
 
 
 def test_closing_during_an_answer_keeps_it(
