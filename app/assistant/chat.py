@@ -101,7 +101,9 @@ def question_of(conversations: Conversations, message_id: str) -> StoredMessage:
 
 def title_of(text: str) -> str:
     """The first line with words, without control characters, cut to a title's length."""
-    visible = "".join(character if character.isprintable() else " " for character in text.strip().partition("\n")[0])
+    lines = (line for line in text.splitlines() if any(map(str.isalnum, line)))
+    line = next(lines, text.strip().partition("\n")[0])
+    visible = "".join(character if character.isprintable() else " " for character in line)
     title = " ".join(visible.split())
     return title if len(title) <= _TITLE_LENGTH else title[: _TITLE_LENGTH - 1].rstrip() + "…"
 

@@ -10,6 +10,7 @@ from typing import ClassVar
 from urllib.parse import urlsplit
 
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
@@ -42,6 +43,26 @@ class CodeBlock(MarkdownFence, can_focus=True):
         """The user wants this block's code."""
 
         block: CodeBlock
+
+    def __init__(self, markdown: Markdown, token: Token, code: str) -> None:
+        super().__init__(markdown, token, code)
+        self._colours = self._colours_now()
+
+    @classmethod
+    def highlight(cls, code: str, language: str, ansi: bool = False, dark: bool = False) -> Content:
+        """As the base class, but code that names no language is plain text, not what it may look like."""
+        return super().highlight(code, (language.split() or ["text"])[0], ansi, dark)
+
+    def notify_style_update(self) -> None:
+        """The base class highlights all of the code again whenever any style changes; only other colours need it."""
+        if self._colours == self._colours_now():
+            super(MarkdownFence, self).notify_style_update()
+        else:
+            self._colours = self._colours_now()
+            super().notify_style_update()
+
+    def _colours_now(self) -> tuple[bool, bool]:
+        return self.app.native_ansi_color, self.app.current_theme.dark
 
     def compose(self) -> ComposeResult:
         yield _CodeBar(self.lexer)

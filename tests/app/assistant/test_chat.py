@@ -327,6 +327,8 @@ def test_the_low_water_mark_saves_full_prefills(
         ("日本語 🙂", "日本語 🙂"),
         ("word " * 30, ("word " * 12)[:59].rstrip() + "…"),
         (" \n ", ""),
+        ("```\nx = 1\n```", "x = 1"),
+        ("???", "???"),
     ],
 )
 def test_a_title_is_the_first_line(text: str, title: str) -> None:

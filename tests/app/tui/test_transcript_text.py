@@ -70,6 +70,20 @@ async def test_a_code_fence_stays_when_the_stream_ends(start):
         assert "return items[0]" in run.text()
 
 
+async def test_code_of_no_language_is_not_coloured_by_guessing(start):
+    async with start() as run:
+        run.engine.answers.append(["```\nimport this `quoted` is prose\n```\n\n```python\nimport this\n```\n"])
+        await run.send("code?")
+        plain, python = run.screen.query(CodeBlock)
+        assert not any(span.style for span in plain._highlighted_code.spans if "error" in str(span.style))
+        assert len(plain._highlighted_code.spans) <= 1
+        before = python._highlighted_code
+        run.app.theme = "octavo-light"
+        await run.settle()
+        assert len(before.spans) > 1
+        assert python._highlighted_code is not before
+
+
 async def test_code_is_copied_by_key_click_and_command(start):
     async with start() as run:
         run.engine.answers.append([CODE])
