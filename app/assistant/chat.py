@@ -71,15 +71,21 @@ ChatEvents = Generator[ChatEvent, None, None]
 
 
 def save_question(
-    conversations: Conversations, conversation_id: str, text: str, parent_id: str | None = LEAF
+    conversations: Conversations,
+    conversation_id: str,
+    text: str,
+    parent_id: str | None = LEAF,
+    system: str | None = None,
 ) -> StoredMessage:
     """Save a question below `parent_id`: "leaf" is where the conversation stands, None makes another beginning.
 
-    An untitled conversation is named after its first line. Raises StorageError.
+    An untitled conversation is named after its first line. `system` is the system prompt of a conversation that
+    begins here. Raises StorageError.
     """
     conversation = conversations.get(conversation_id)
     parent = conversation.leaf_id if parent_id == LEAF else parent_id
-    message = conversations.add_message(conversation.id, parent, "user", text)
+    record = {history.SYSTEM: system} if system is not None and parent is None else None
+    message = conversations.add_message(conversation.id, parent, "user", text, record=record)
     if not conversation.title:
         conversations.rename(conversation.id, title_of(text))
     return message
@@ -88,7 +94,8 @@ def save_question(
 def save_edit(conversations: Conversations, message_id: str, text: str) -> StoredMessage:
     """Save another wording of a question as a branch beside it. Raises StorageError."""
     question = question_of(conversations, message_id)
-    return save_question(conversations, question.conversation_id, text, question.parent_id)
+    system = question.record.get(history.SYSTEM)
+    return save_question(conversations, question.conversation_id, text, question.parent_id, system)
 
 
 def question_of(conversations: Conversations, message_id: str) -> StoredMessage:
@@ -191,7 +198,8 @@ class Chat:
 
         tokenizer = self.assistant.tokenizer
         budget = Budget.of(self.assistant.engine.max_context, self._settings.generation.max_tokens)
-        system = [Message("system", self._settings.system)] if self._settings.system else []
+        instructions = history.system_of(path, self._settings.system)
+        system = [Message("system", instructions)] if instructions else []
         turns = history.turns_of(path)
         sent = [turn for turn in turns[history.first_kept(turns, budget) :] if not turn.refused]
         fitted = fit(system, [turn.as_read(tokenizer) for turn in sent], budget, tokenizer.encode_chat)

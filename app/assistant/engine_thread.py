@@ -107,9 +107,9 @@ class EngineThread:
         """Load a model by name or path, or the one the settings name; the one before is let go first."""
         self._intake.put(_LoadModel(model))
 
-    def turn(self, conversation_id: str, text: str, *, parent_id: str | None = LEAF) -> None:
-        """Save a question and answer it; see `Chat.turn`."""
-        self._ask(lambda: save_question(self._conversations, conversation_id, text, parent_id), is_new=True)
+    def turn(self, conversation_id: str, text: str, *, parent_id: str | None = LEAF, system: str | None = None) -> None:
+        """Save a question and answer it; see `save_question`."""
+        self._ask(lambda: save_question(self._conversations, conversation_id, text, parent_id, system), is_new=True)
 
     def edit(self, message_id: str, text: str) -> None:
         """Ask a question in other words, as a branch beside it."""

@@ -10,10 +10,11 @@ from octavo.app.assistant.budget import Budget, LeftOut, Turn
 
 if TYPE_CHECKING:
     from octavo.engine.tokenizer import Message, Tokenizer
-    from octavo.storage.conversations import StoredMessage
+    from octavo.storage.conversations import Conversations, StoredMessage
 
 CONTEXT_FULL = "context full"
 REFUSED = "too long for the context"
+SYSTEM = "system"  # key in the record of a conversation's first message
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,22 @@ def _as_read(message: StoredMessage, tokenizer: Tokenizer) -> Message:
 
     ids = message.token_ids
     return Message(message.role, message.text, ids if ids and tokenizer.decode(ids) == message.text else None)
+
+
+def system_of(path: Sequence[StoredMessage], default: str) -> str:
+    """The system prompt of the conversation, which its first message records, or else the default."""
+    return str(path[0].record.get(SYSTEM, default)) if path else default
+
+
+def set_system(conversations: Conversations, conversation_id: str, text: str | None) -> None:
+    """Give a conversation that has messages its own system prompt, or with None the default. Raises StorageError."""
+    first = conversations.path(conversation_id)[0]
+    record = {key: value for key, value in first.record.items() if key != SYSTEM}
+    if text is not None:
+        record[SYSTEM] = text
+    conversations.update_message(
+        first.id, text=first.text, token_ids=first.token_ids, status=first.status, record=record
+    )
 
 
 def turns_of(path: Sequence[StoredMessage]) -> list[StoredTurn]:

@@ -30,6 +30,7 @@ COMMANDS = (
     SlashCommand("regenerate", "Answer the last question again", keys="Ctrl+R"),
     SlashCommand("edit", "Edit your last message and ask again", keys="Ctrl+E"),
     SlashCommand("branch", "Go to the next branch of this conversation"),
+    SlashCommand("system", "See or set the system prompt of this conversation", "[text]"),
     SlashCommand("search", "Search all conversations", "[text]", keys="F3"),
     SlashCommand("theme", "Choose the colours", "[name]"),
     SlashCommand("sidebar", "Show or hide the conversations", keys="Ctrl+B"),

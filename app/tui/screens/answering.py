@@ -62,7 +62,8 @@ class Answering(Managing):
         self.waiting.created(conversation.id)
         if self.conversation_id is None:
             self.conversation_id = conversation.id
-        self.backend.engine.turn(conversation.id, text)
+        system, self.new_system = self.new_system, None
+        self.backend.engine.turn(conversation.id, text, system=system)
 
     async def _ask_next(self) -> None:
         """Send the message that waited longest."""

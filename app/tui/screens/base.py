@@ -39,6 +39,7 @@ class ScreenBase(Screen[None]):
         self.live_conversation: str | None = None
         self.live_text = ""
         self.editing_id: str | None = None
+        self.new_system: str | None = None  # the system prompt for the conversation that begins next
         self.unsent = ""  # what was sent before the backend was open
 
     @property

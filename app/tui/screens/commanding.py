@@ -91,6 +91,14 @@ class Commanding(Answering):
         else:
             self.tell("This conversation has one branch; /edit and /regenerate make more.")
 
+    async def command_system(self, argument: str) -> None:
+        if argument:
+            self.set_system(argument)
+        elif self.backend is None:
+            self.tell("Octavo is still starting.")
+        else:
+            self.ask_system()
+
     async def command_search(self, argument: str) -> None:
         self.action_search()
         if argument:

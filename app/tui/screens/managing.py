@@ -133,6 +133,41 @@ class Managing(ScreenBase):
 
         self.in_thread(lambda: self.store.get(conversation_id), ask)
 
+    def ask_system(self) -> None:
+        """Show the system prompt of this conversation, to be changed."""
+        from octavo.app.assistant.history import system_of
+        from octavo.app.tui.screens.dialogs import AskText
+
+        assert self.backend is not None
+        store, default = self.store, self.backend.settings.system
+
+        def ask(system: str) -> None:
+            self.app.push_screen(
+                AskText("System prompt of this conversation", system, placeholder="none"),
+                lambda text: self.set_system(text) if text not in (None, system) else None,
+            )
+
+        conversation_id = self.conversation_id
+        if conversation_id is None:
+            ask(default if self.new_system is None else self.new_system)
+        else:
+            self.in_thread(lambda: system_of(store.path(conversation_id), default), ask)
+
+    def set_system(self, text: str | None) -> None:
+        """Use this system prompt from the next answer on; of a new conversation, from its first."""
+        from octavo.app.assistant.history import set_system
+
+        conversation_id = self.conversation_id
+        if conversation_id is None:
+            self.new_system = text
+            self.tell("The conversation will begin with this system prompt.")
+        else:
+            store = self.store
+            self.in_thread(
+                lambda: set_system(store, conversation_id, text),
+                lambda _: self.tell("The next answer follows this system prompt."),
+            )
+
     def ask_delete(self, conversation_id: str) -> None:
         from octavo.app.tui.screens.dialogs import Confirm
 

@@ -10,7 +10,16 @@ import pytest
 from octavo.app.assistant import budget, history
 from octavo.app.assistant import chat as chat_module
 from octavo.app.assistant.assistant import Assistant
-from octavo.app.assistant.chat import AnswerDone, AnswerStarted, AnswerText, Chat, UserSaved, title_of
+from octavo.app.assistant.chat import (
+    AnswerDone,
+    AnswerStarted,
+    AnswerText,
+    Chat,
+    UserSaved,
+    save_question,
+    title_of,
+)
+from octavo.app.assistant.history import set_system
 from octavo.app.settings import Settings, load_settings
 from octavo.engine.config import GenerationPolicy
 from octavo.storage.conversations import Conversations, StoredMessage
@@ -206,6 +215,22 @@ def test_regenerate_and_edit_make_branches(
     assert "One" not in shown(engine)
     answered = finished(chat.regenerate(saved.message.id)).message
     assert answered.parent_id == saved.message.id
+
+
+def test_a_conversation_has_its_own_system_prompt_which_an_edit_keeps(
+    chat: Chat, engine: Any, conversations: Conversations, conversation_id: str
+) -> None:
+    first = save_question(conversations, conversation_id, "Hi", system="Be brief.")
+    finished(chat.answer(first))
+    assert shown(engine).startswith("<system\nBe brief.>\n<user\nHi>")
+    finished(chat.edit(first.id, "Hello"))
+    assert shown(engine).startswith("<system\nBe brief.>\n<user\nHello>")
+    set_system(conversations, conversation_id, "Be kind.")
+    finished(chat.turn(conversation_id, "And now?"))
+    assert shown(engine).startswith("<system\nBe kind.>\n<user\nHello>")
+    set_system(conversations, conversation_id, None)
+    finished(chat.turn(conversation_id, "And then?"))
+    assert shown(engine).startswith("<user\nHello>")
 
 
 def test_an_unanswered_question_is_asked_with_the_next(

@@ -62,9 +62,9 @@ class FakeEngine:
         self.emit(ModelLoading(model or MODEL))
         self.emit(ModelReady(model or MODEL, 1_000, 0.1))
 
-    def turn(self, conversation_id: str, text: str) -> None:
+    def turn(self, conversation_id: str, text: str, *, system: str | None = None) -> None:
         self.calls.append(("turn", conversation_id, text))
-        self._begin(lambda: save_question(self.conversations, conversation_id, text), is_new=True)
+        self._begin(lambda: save_question(self.conversations, conversation_id, text, system=system), is_new=True)
 
     def edit(self, message_id: str, text: str) -> None:
         self.calls.append(("edit", message_id, text))

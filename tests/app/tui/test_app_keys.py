@@ -5,6 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from textual.widgets import Input
+
+from octavo.app.assistant.history import system_of
 from octavo.app.tui.app import OctavoApp
 from octavo.app.tui.state import Preferences
 
@@ -102,3 +105,20 @@ def test_the_first_frame_imports_nothing_slow():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+async def test_the_system_prompt_of_a_conversation_is_set_and_seen(start):
+    async with start() as run:
+        await run.screen.run_command("/system Be brief [x].")
+        await run.send("Hello")
+        (conversation,) = run.conversations.list()
+        assert system_of(run.conversations.path(conversation.id), "default") == "Be brief [x]."
+        await run.screen.run_command("/system")
+        await run.wait(lambda: "System prompt of this conversation" in run.text())
+        assert "Be brief [x]." in run.text()
+        run.app.screen.query_one("#answer", Input).value = "Be kind."
+        await run.pilot.press("enter")
+        await run.wait(lambda: system_of(run.conversations.path(conversation.id), "") == "Be kind.")
+        await run.pilot.press("ctrl+n")
+        await run.send("Another")
+        assert system_of(run.conversations.path(run.screen.conversation_id), "default") == "default"
