@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import gc
 import json
 
 import pytest
 
 from octavo.app.tui import commands
 from octavo.app.tui.clipboard import osc52
+from octavo.app.tui.collector import spare_the_screen
 from octavo.app.tui.pastes import Pastes
 from octavo.app.tui.screens.answering import joined
 from octavo.app.tui.state import InputHistory, Preferences
@@ -37,6 +39,15 @@ def test_a_large_paste_becomes_a_chip_that_expands():
         == "See " + "line\n" * 3_412 + " and [Pasted #7, 2 lines]."
     )
     assert pastes.take("x" * 5_000) == "[Pasted #2, 5,000 characters]"
+
+
+def test_the_collector_looks_more_rarely_and_not_at_what_was_there(monkeypatch):
+    calls = []
+    monkeypatch.setattr(gc, "freeze", lambda: calls.append("freeze"))
+    monkeypatch.setattr(gc, "set_threshold", lambda *thresholds: calls.append(thresholds))
+    spare_the_screen()
+    assert "freeze" in calls
+    assert calls[0][0] >= 10_000
 
 
 def test_a_small_paste_stays_as_it_is():
