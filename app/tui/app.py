@@ -64,6 +64,8 @@ class OctavoApp(App[None]):
 
     def on_mount(self) -> None:
         self._catch_signals()
+        # Textual comes back to an empty screen, and paints only what changes from then on.
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
 
     def _catch_signals(self) -> None:
         """End as Ctrl+Q does where the system asks for it, so that terminal and conversation are left in order."""
