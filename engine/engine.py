@@ -31,6 +31,9 @@ from octavo.engine.weights.checkpoint import Checkpoint, Quantization, open_chec
 Logits = list[tuple[Sequence, Tensor]]
 """float32 `[vocab_size]` of every sequence that gets its next token."""
 
+ANONYMOUS = "anonymous"
+"""The owner of pages that nobody claims; they can be forgotten like any other's."""
+
 _MOST_REWINDS = 8
 
 
@@ -98,7 +101,7 @@ class Engine:
         policy: GenerationPolicy,
         *,
         eos_ids: frozenset[int] = frozenset(),
-        owner: str = "",
+        owner: str = ANONYMOUS,
     ) -> int:
         """Queue a prompt and return its request id.
 
@@ -167,7 +170,7 @@ class Engine:
         policy: GenerationPolicy,
         *,
         eos_ids: frozenset[int] = frozenset(),
-        owner: str = "",
+        owner: str = ANONYMOUS,
     ) -> Iterator[Event]:
         """Events of one request, for a caller that runs no other; leaving the loop early gives every page back."""
         request_id = self.submit(prompt_ids, policy, eos_ids=eos_ids, owner=owner)

@@ -54,25 +54,28 @@ def measure_memory(
     kernels = load_kernels(device)
     cache = KvCache(spec, config, kernels, "", device)
     cache.pool.slab.zero_()
-    runner = ModelRunner(checkpoint, kernels, cache, context, config.prefill_dtype)
+    dtype = torch.float32 if compute_dtype == "float32" else torch.bfloat16
+    runner = ModelRunner(checkpoint, kernels, cache, context, dtype)
     start = max(0, context - prefill_chunk) // page_size * page_size
     token_ids = [0] * context
-    pages = cache.open(token_ids)
+    pages = cache.open(token_ids, "plan")
     cache.begin_chunk(pages, start // page_size)
     cache.publish(pages, token_ids, start)
 
     def compute() -> None:
+        decoded = runner.logits(torch.zeros(cache.num_tails, spec.hidden_size, device=device))
         cache.begin_step([pages])
         cache.begin_chunk(pages, (context - start) // page_size)
         hidden = runner.prefill(token_ids[start:], start, pages)
         runner.logits(hidden[-1:])
+        del decoded  # in the engine, too, these wait for the chunk
 
     peak = _peak_on_cuda(compute) if torch.device(device).type == "cuda" else _peak_on_cpu(compute)
     slots = cache.pool.num_slots * cache.layout.slot_bytes
     host = cache.tiers.host.nbytes if cache.tiers.host is not None else 0
-    return MemoryPlan(
-        codec, checkpoint.nbytes, slots, cache.nbytes - slots, peak + runner.rope.nbytes + runner.state_bytes, host
-    )
+    state = cache.num_tails * spec.num_heads * (spec.head_dim + 2) * 4  # of a softmax for each sequence
+    workspace = peak + runner.rope.nbytes + state
+    return MemoryPlan(codec, checkpoint.nbytes, slots, cache.nbytes - slots, workspace, host)
 
 
 @torch.inference_mode()

@@ -110,7 +110,7 @@ class KvCache:
 
     # A sequence's life
 
-    def open(self, token_ids: Sequence[int], owner: str = "") -> SequencePages:
+    def open(self, token_ids: Sequence[int], owner: str) -> SequencePages:
         """Start a sequence on the pages its prefix already has. The last token is always left to compute."""
         pages = SequencePages(owner, self._free_tails.pop())
         self.extend(pages, token_ids)
@@ -189,8 +189,6 @@ class KvCache:
     def shutdown(self) -> None:
         """Write down what waits. The cache cannot be used after this."""
         self.tiers.close()
-        if self._store is not None:
-            self._store.flush()
 
     def check_conservation(self) -> None:
         """Raise AssertionError unless pages, slots and rows add up to what was allocated."""
@@ -238,7 +236,7 @@ class KvCache:
         stored: list[Identity] = []
         for page in pages:
             record = self.table.record_of(page)
-            if record is None or not owner or owner in record.owners:
+            if record is None or owner in record.owners:
                 continue
             record.owners.add(owner)
             if record.stored is not None:

@@ -121,7 +121,7 @@ class DevicePool:
 
     def table(self, pages: Ids) -> Tensor:
         """Slots of `pages` in every layer: int32 `[num_layers, *pages.shape]` on the slab's device."""
-        return torch.from_numpy(self.slots[:, pages]).to(self.slab.device)
+        return torch.from_numpy(np.ascontiguousarray(self.slots[:, pages])).to(self.slab.device)
 
     def tail_slots(self, tails: list[int]) -> Tensor:
         """Slots of the unfinished pages `tails` in every layer: int32 `[num_layers, len(tails)]`."""

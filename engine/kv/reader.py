@@ -93,6 +93,7 @@ class StoreReader:
     def _start(self, batch: Sequence[Wanted], staging: Tensor) -> tuple[list[Tensor], Future[list[str | None]]]:
         buffers = [staging[i] if item.row is None else item.row for i, item in enumerate(batch)]
         reads: list[Read] = [
-            (item.stored, 0, self._num_layers, buffer.numpy().data.cast("B")) for item, buffer in zip(batch, buffers, strict=True)
+            (item.stored, 0, self._num_layers, buffer.numpy().data.cast("B"))
+            for item, buffer in zip(batch, buffers, strict=True)
         ]
         return buffers, self._space.submit_read(reads)

@@ -77,7 +77,3 @@ class PageStore(Protocol):
 
     def forget(self, owner: str) -> int:
         """Drop what only `owner` owns; the bytes that this freed."""
-
-    def flush(self) -> None: ...
-
-    def close(self) -> None: ...

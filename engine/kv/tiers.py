@@ -131,24 +131,13 @@ class Tiers:
 
     def completed(self, pages: Iterable[PageId]) -> None:
         """Pages of record whose last layer was put: they are immutable now, and are written down."""
-        ids = [page for page in pages if page not in self._queued]
         if self.host is None:
             return
-        jobs: list[WriteJob] = []
+        ids = list(pages)
         for page in ids:
-            row, record = int(self.host.rows[page]), self.table.record_of(page)
-            assert row != NOWHERE
-            assert record is not None
-            if self._writer is None:
-                self.host.state[row] = RowState.CLEAN
-                continue
-            self.host.state[row] = RowState.UNWRITTEN
-            owner = min(record.owners, default="")
-            data = self.host.view(row)
-            jobs.append(WriteJob(page, record.identity, record.parent, record.token_ids, owner, record.origin, data))
-        if self._writer is not None and jobs:
-            self._queued.update(job.page for job in jobs)
-            self._writer.submit(jobs)
+            row = self.host.rows[page]
+            self.host.state[row] = RowState.CLEAN if self._writer is None else RowState.UNWRITTEN
+        self._write_down(ids)
 
     def load(self, layer: int, pages: Ids) -> Ids:
         """Slots of one layer of up to GROUP_PAGES pages; valid until the next call. Raises PageLostError."""
@@ -267,9 +256,14 @@ class Tiers:
     def _take_row(self, page: PageId, state: RowState) -> int:
         """A row for `page`, from one that is free, or clean and least wanted, or waited for."""
         assert self.host is not None
+        tried_again = False
         while not self.host.num_free:
             if self._evict_row():
                 continue
+            if not self._queued and not tried_again:  # a disk that was full may have room by now
+                tried_again = True
+                unwritten = self.host.page_of_row[self.host.state == RowState.UNWRITTEN]
+                self._write_down(unwritten.tolist())
             if not self._queued:
                 raise OutOfPagesError(
                     f"All {self.host.num_rows} page buffers in RAM are in use, and none can be written down."
@@ -277,6 +271,20 @@ class Tiers:
             self.counters.stalls += 1
             self.collect(wait=True)
         return self.host.place(page, state)
+
+    def _write_down(self, pages: Sequence[PageId]) -> None:
+        """Queue complete pages of record for the store."""
+        if self._writer is None or self.host is None:
+            return
+        jobs: list[WriteJob] = []
+        for page in pages:
+            record = self.table.record_of(page)
+            if record is None:
+                continue  # forgotten, and held only until its answer ends
+            owner, data = min(record.owners), self.host.view(int(self.host.rows[page]))
+            jobs.append(WriteJob(page, record.identity, record.parent, record.token_ids, owner, record.origin, data))
+        self._queued.update(job.page for job in jobs)
+        self._writer.submit(jobs)
 
     def _evict_row(self, *, spare_only: bool = False) -> bool:
         """Give up one row whose page is elsewhere, or whose page nobody references. False if there is none.

@@ -39,7 +39,7 @@ def paged_logits(path: Path, token_ids: list[int], *, page_size: int, chunk: int
     ops = load_kernels("cpu", kernels)  # type: ignore[arg-type]
     cache = KvCache(checkpoint.spec, config, ops, "test", "cpu")
     runner = ModelRunner(checkpoint, ops, cache, len(token_ids), torch.float32)
-    pages = cache.open(token_ids)
+    pages = cache.open(token_ids, "test")
     hidden = []
     for start in range(0, PROMPT, chunk):
         end = min(start + chunk, PROMPT)
