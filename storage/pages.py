@@ -21,9 +21,10 @@ from octavo.storage.pagestore import opening
 from octavo.storage.pagestore.aligned_io import System
 from octavo.storage.pagestore.errors import AlignmentError, PageStoreBusyError, PageStoreError
 from octavo.storage.pagestore.index import StoredPage
+from octavo.storage.pagestore.laying import NewPage
 from octavo.storage.pagestore.opening import PageStoreMissingError
 from octavo.storage.pagestore.store import Space, Store, StoreStats
-from octavo.storage.pagestore.writing import NewPage
+from octavo.storage.pagestore.verifying import VerifyReport
 
 __all__ = [
     "AlignmentError",
@@ -35,6 +36,7 @@ __all__ = [
     "Store",
     "StoreStats",
     "StoredPage",
+    "VerifyReport",
     "open_store",
 ]
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 from octavo.storage.pagestore.aligned_io import UNIT, AlignedBuffer
 from octavo.storage.pagestore.core import Core
 from octavo.storage.pagestore.index import StoredPage
-from octavo.storage.pagestore.records import PageHeader, Place, Shape, pack_header, parse_header
+from octavo.storage.pagestore.laying import lay_header
+from octavo.storage.pagestore.records import Place, Shape, parse_header
 from octavo.storage.pagestore.room import remove_segment
 
 
@@ -75,11 +77,6 @@ def _copy(core: Core, page: StoredPage, place: Place, shape: Shape) -> None:
     core.files.read(page.place.segment, buffer.view, page.place.start)
     old = parse_header(buffer.view[: shape.header_bytes])
     if old is not None:
-        moved = PageHeader(
-            old.epoch, old.bytes_written, place, old.depth, old.origin, old.root, old.identity, old.parent, old.owner,
-            old.token_ids, old.checksums, old.shape,
-        )  # fmt: skip
-        packed = pack_header(moved)
-        buffer.view[: len(packed)] = packed
+        lay_header(dataclasses.replace(old, place=place), buffer.array)
     core.files.write(place.segment, buffer.view, place.start)
     core.add(bytes_written=shape.page_bytes)

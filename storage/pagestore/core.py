@@ -97,6 +97,11 @@ class Core:
         with self.noting:
             self.bad.add(page.page_id)
 
+    def use(self, page_ids: Iterable[int], at: int) -> None:
+        """Note that pages were used."""
+        with self.noting:
+            self.uses.update(dict.fromkeys(page_ids, at))
+
     def next_epoch(self) -> int:
         """Larger than every epoch before, also those of pages that are gone."""
         self.last_epoch = max(self.last_epoch + 1, time.time_ns())

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
-from octavo.storage.pagestore.aligned_io import UNIT, AlignedBuffer
+from octavo.storage.pagestore.aligned_io import UNIT
 from octavo.storage.pagestore.core import Core
 from octavo.storage.pagestore.errors import PageStoreError, why_not
 from octavo.storage.pagestore.index import StoredPage
-from octavo.storage.pagestore.records import PageHeader, Shape, pack_header
+from octavo.storage.pagestore.laying import header_buffer
+from octavo.storage.pagestore.records import PageHeader, Shape
 from octavo.storage.pagestore.room import drop_rows, remove_segment
 
 
@@ -101,10 +102,7 @@ def _name_another_owner(core: Core, page: StoredPage, owner: str) -> None:
         page.page_id, core.totals["bytes_written"], page.place, page.depth, page.origin, root, page.identity,
         page.parent, others[0][0], page.token_ids, page.checksums, shape,
     )  # fmt: skip
-    packed = pack_header(header)
-    buffer = AlignedBuffer(shape.header_bytes)
-    buffer.view[: len(packed)] = packed
-    core.files.write(page.place.segment, buffer.view, page.place.start)
+    core.files.write(page.place.segment, header_buffer(header), page.place.start)
     core.add(bytes_written=shape.header_bytes)
 
 

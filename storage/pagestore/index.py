@@ -21,6 +21,7 @@ from octavo.storage.pagestore.records import ORIGINS, PageHeader, Place, Shape, 
 VERSION = 1
 _SUFFIXES = ("", "-wal", "-shm")
 _MOST_VARIABLES = 500
+_SQLITE_PAGE = 4096
 _SCHEMA = (
     "CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
     """CREATE TABLE spaces (
@@ -73,14 +74,20 @@ class Index:
     Every method raises sqlite3.Error; those that write are for the one thread that holds the right to write.
     """
 
-    def __init__(self, path: Path, *, write: bool) -> None:
-        """Open the index at `path`, making an empty one if `write`. Raises sqlite3.DatabaseError if it is damaged."""
+    def __init__(self, path: Path, *, write: bool, longest_log: int = 2 << 20) -> None:
+        """Open the index at `path`, making an empty one if `write`. Raises sqlite3.DatabaseError if it is damaged.
+
+        longest_log: bytes of the write-ahead log, about, at which it is moved into the file.
+        """
         self.path = path
+        self.longest_log = longest_log
         self._looking = threading.Lock()
         self._writer = _connect(path, write=True) if write else None
         try:
-            if self._writer is not None and not _version(self._writer):
-                self._create(self._writer)
+            if self._writer is not None:
+                self._writer.execute(f"PRAGMA wal_autocheckpoint = {longest_log // 2 // _SQLITE_PAGE}").fetchone()
+                if not _version(self._writer):
+                    self._create(self._writer)
             self._reader = _connect(path, write=False)
         except BaseException:
             if self._writer is not None:
@@ -188,18 +195,18 @@ class Index:
         known = self.spaces().items()
         return next((number for number, found in known if found == (root, shape)), None)
 
-    def insert(self, connection: sqlite3.Connection, space: int, header: PageHeader, last_use: int) -> None:
-        """Add a page with its one owner. Raises sqlite3.IntegrityError if its identity or place is taken."""
-        place = header.place
-        connection.execute(
-            "INSERT INTO pages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    def insert(self, connection: sqlite3.Connection, space: int, headers: Sequence[PageHeader], last_use: int) -> None:
+        """Add pages, each with its one owner. Raises sqlite3.IntegrityError if an identity or a place is taken."""
+        rows = [
             (
                 header.epoch, space, header.identity, header.parent, pack_numbers("I", header.token_ids),
-                pack_numbers("Q", header.checksums), ORIGINS.index(header.origin), header.depth, place.segment,
-                place.start, place.run_start, place.run_slots, last_use,
-            ),
-        )  # fmt: skip
-        self.add_owners(connection, [header.epoch], header.owner)
+                pack_numbers("Q", header.checksums), ORIGINS.index(header.origin), header.depth, header.place.segment,
+                header.place.start, header.place.run_start, header.place.run_slots, last_use,
+            )
+            for header in headers
+        ]  # fmt: skip
+        connection.executemany("INSERT INTO pages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        connection.executemany("INSERT INTO owners VALUES (?, ?)", [(each.owner, each.epoch) for each in headers])
 
     def add_owners(self, connection: sqlite3.Connection, page_ids: Iterable[int], owner: str) -> None:
         connection.executemany("INSERT OR IGNORE INTO owners VALUES (?, ?)", ((owner, page) for page in page_ids))
@@ -221,6 +228,12 @@ def page_from_row(row: Sequence[Any]) -> StoredPage:
     return StoredPage(page_id, space, identity, parent, tokens, checksums, ORIGINS[origin], depth, Place(*place))
 
 
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether the file is not what was written, rather than locked, full or out of reach."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
 def delete_files(path: Path) -> None:
     """Remove the index at `path`. Raises OSError."""
     for suffix in _SUFFIXES:
@@ -239,7 +252,7 @@ def _connect(path: Path, *, write: bool) -> sqlite3.Connection:
     try:
         pragmas = ["secure_delete = ON", "synchronous = NORMAL", "temp_store = MEMORY"]
         if write:
-            pragmas += ["journal_mode = WAL", "wal_autocheckpoint = 512", "journal_size_limit = 0"]
+            pragmas += [f"page_size = {_SQLITE_PAGE}", "journal_mode = WAL", "journal_size_limit = 0"]
         for pragma in pragmas:
             connection.execute(f"PRAGMA {pragma}").fetchone()
     except BaseException:

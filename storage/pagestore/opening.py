@@ -12,7 +12,7 @@ from octavo.storage.pagestore.core import INDEX_FILE, Core
 from octavo.storage.pagestore.erasing import finish_forgetting
 from octavo.storage.pagestore.errors import PageStoreBusyError, PageStoreError
 from octavo.storage.pagestore.index import Index, delete_files
-from octavo.storage.pagestore.room import enforce_cap
+from octavo.storage.pagestore.room import enforce_cap, remove_segment
 from octavo.storage.pagestore.scanning import restore_segments
 from octavo.storage.pagestore.segments import SegmentFiles
 from octavo.storage.paths import create_private
@@ -40,15 +40,15 @@ def open_writer(folder: Path, cap: int | None, system: System, direct: bool | No
     files = SegmentFiles(folder, system, write=True, direct=works)
     found = files.found()
     path = folder / INDEX_FILE
-    lost = "" if path.exists() or not found else "was lost"
+    lost = "was lost" if found and (not path.exists() or not path.stat().st_size) else ""
     try:
-        index = Index(path, write=True)
+        index = Index(path, write=True, longest_log=_longest_log(cap))
     except sqlite3.DatabaseError as error:
         if isinstance(error, sqlite3.OperationalError):
             raise
         lost = "was damaged"
         delete_files(path)
-        index = Index(path, write=True)
+        index = Index(path, write=True, longest_log=_longest_log(cap))
     core = Core(folder, cap, files, index, writable=True)
     try:
         _load(core, found)
@@ -82,7 +82,7 @@ def rebuild(core: Core) -> None:
     """Throw the damaged index of an open store away and make it again. Raises OSError, sqlite3.Error, StorageError."""
     core.index.close()
     delete_files(core.index.path)
-    core.index = Index(core.index.path, write=True)
+    core.index = Index(core.index.path, write=True, longest_log=_longest_log(core.cap))
     core.index_is_damaged = False
     for number in core.extents.segments:
         core.extents.remove_segment(number)
@@ -114,8 +114,20 @@ def _load(core: Core, found: dict[int, int]) -> None:
     ]
     with index.atomic() as connection:
         index.delete(connection, homeless)
-    restore_segments(core, [(number, size // UNIT) for number, size in sorted(found.items()) if number not in listed])
+    unlisted = {number: size // UNIT for number, size in sorted(found.items()) if number not in listed}
+    restore_segments(core, [(number, num_units) for number, num_units in unlisted.items() if num_units])
+    for number in unlisted:
+        # Whoever made the file did not come to use it.
+        if not unlisted[number]:
+            core.files.remove(number)
+        elif not core.extents.used_units(number):
+            remove_segment(core, number)
     core.last_epoch = index.look("SELECT coalesce(max(id), 0) FROM pages")[0][0]
+
+
+def _longest_log(cap: int | None) -> int:
+    """Bytes of the index's log that are little beside the cap."""
+    return 4 << 20 if cap is None else max(min(4 << 20, cap // 64), 1 << 17)
 
 
 def told(folder: Path, error: Exception) -> StorageError:

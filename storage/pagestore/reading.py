@@ -16,8 +16,8 @@ from octavo.storage.pagestore.errors import is_passing, why_not
 from octavo.storage.pagestore.index import StoredPage
 from octavo.storage.pagestore.records import Shape, record_checksum, record_seed
 
-_THREADS = 4
-_RUN_BYTES = 1 << 20  # longest read that joins several pages
+THREADS = 4
+RUN_BYTES = 1 << 20  # longest read that joins several pages
 _GAP_UNITS = 4  # between two pieces, read along rather than skipped
 _GONE = "The page is no longer in the store."
 
@@ -70,7 +70,7 @@ class PageReader:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._threads = ThreadPoolExecutor(_THREADS, "octavo-store-read")
+        self._threads = ThreadPoolExecutor(THREADS, "octavo-store-read")
         self._buffers = ThreadBuffers()
 
     def close(self) -> None:
@@ -163,7 +163,7 @@ def _joined(pieces: Sequence[_Piece]) -> Iterator[list[_Piece]]:
         if run:
             gap = piece.start - run[-1].end
             same = piece.page.place.segment == run[0].page.place.segment
-            short = (piece.end - run[0].start) * UNIT <= _RUN_BYTES
+            short = (piece.end - run[0].start) * UNIT <= RUN_BYTES
             if not (same and short and 0 <= gap <= _GAP_UNITS):
                 yield run
                 run = []

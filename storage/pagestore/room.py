@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from octavo.storage.pagestore.aligned_io import UNIT, units
+from octavo.storage.pagestore.aligned_io import UNIT
 from octavo.storage.pagestore.core import Core, SpaceKey
 from octavo.storage.pagestore.errors import is_full, why_not
 from octavo.storage.pagestore.index import StoredPage
@@ -12,18 +12,20 @@ from octavo.storage.pagestore.records import Place
 
 SEGMENT_UNITS = (256 << 20) // UNIT
 _SEGMENTS_UNDER_CAP = 8  # at least so many under a small cap, or evicting could free nothing for another space
-_INDEX_SHARE = 32  # of the cap, kept free for the index to grow into
+_INDEX_BYTES = 640  # of the index for each page, its owner among them; the token ids and checksums come on top
 _FEWEST_EVICTED = 64  # one durable commit for that many pages
 
 
 def make_room(core: Core, space: SpaceKey, count: int) -> tuple[list[Place], str]:
     """Up to `count` places for pages of `space`, and one sentence saying why there are not more."""
     page_units, reason = space.shape.page_units, ""
+    if core.cap is not None and page_units * UNIT + _index_bytes(core, space, page_units) > core.cap:
+        return [], f"A page needs more than the page store's limit of {core.cap:,} bytes."
     places = core.extents.take(space.number, count)
     try:
         while len(places) < count:
             if not core.extents.add_run(space.number, page_units):
-                reason = _add_segment(core, page_units)
+                reason = _add_segment(core, space)
                 if reason and not _evict(core, space, count - len(places)):
                     break
             places += core.extents.take(space.number, count - len(places))
@@ -34,9 +36,9 @@ def make_room(core: Core, space: SpaceKey, count: int) -> tuple[list[Place], str
     return sorted(places, key=lambda place: (place.segment, place.start)), reason
 
 
-def _add_segment(core: Core, page_units: int) -> str:
-    """Make a segment for pages of this size; one sentence if that cannot be."""
-    num_units = _segment_units(core, page_units)
+def _add_segment(core: Core, space: SpaceKey) -> str:
+    """Make a segment for pages of this space; one sentence if that cannot be."""
+    num_units = _segment_units(core, space)
     if not num_units:
         return f"The page store is at its limit of {core.cap:,} bytes." if core.cap else "The page store may not grow."
     number = core.next_segment
@@ -54,17 +56,27 @@ def _add_segment(core: Core, page_units: int) -> str:
     return ""
 
 
-def _segment_units(core: Core, page_units: int) -> int:
+def _segment_units(core: Core, space: SpaceKey) -> int:
     """Units of the next segment, at least a page's; 0 if the cap leaves no room."""
-    if core.cap is None:
+    cap = core.cap
+    if cap is None:
         return 0
-    left = (core.cap - core.cap // _INDEX_SHARE - core.num_bytes) // UNIT
-    wanted = max(min(SEGMENT_UNITS, _power_of_two(core.cap // UNIT // _SEGMENTS_UNDER_CAP)), page_units)
-    if wanted <= left:
-        return wanted
+    page_units, taken = space.shape.page_units, core.extents.num_units
+
+    def fits(num_units: int) -> bool:
+        return (taken + num_units) * UNIT + _index_bytes(core, space, taken + num_units) <= cap
+
+    wanted = max(min(SEGMENT_UNITS, _power_of_two(cap // UNIT // _SEGMENTS_UNDER_CAP)), page_units)
     # What is left under the cap is worth a segment if it is not a mere fraction of one.
-    smaller = _power_of_two(left)
-    return smaller if smaller >= max(page_units, wanted // 4) else 0
+    sizes = [wanted, max(wanted // 2, page_units), max(wanted // 4, page_units)]
+    return next((num_units for num_units in sizes if fits(num_units)), 0)
+
+
+def _index_bytes(core: Core, space: SpaceKey, num_units: int) -> int:
+    """What the index and its log may grow to, if these units were full of pages of the space."""
+    shape = space.shape
+    each = _INDEX_BYTES + 4 * shape.page_size + 8 * shape.num_layers
+    return max(core.index.num_bytes, num_units // shape.page_units * each) + core.index.longest_log
 
 
 def _power_of_two(number: int) -> int:
@@ -134,24 +146,33 @@ def _remove_empty_segments(core: Core, smaller_than: int) -> None:
 
 
 def enforce_cap(core: Core) -> None:
-    """Bring what is on the disk below the cap: drop least valuable pages, then empty and remove segments."""
+    """Bring what is on the disk below the cap: drop least valuable pages until whole segments can go.
+
+    Raises OSError and sqlite3.Error.
+    """
     from octavo.storage.pagestore.compaction import compact
 
     if core.cap is None or core.num_bytes <= core.cap:
         return
     core.index.checkpoint()
-    allowed = core.cap - core.cap // _INDEX_SHARE - core.index.num_bytes
-    held = core.leases.held()
-    used = sum(core.extents.used_units(number) for number in core.extents.segments)
-    sizes = {number: shape.page_units for number, (_, shape) in core.index.spaces().items()}
-    victims = []
-    # A twelfth less than allowed: compaction needs whole segments, and places of the right size.
+    while core.num_bytes > core.cap and core.extents.segments:
+        compact(core, until=lambda: core.num_bytes <= (core.cap or 0))
+        excess = core.num_bytes - core.cap
+        if excess > 0 and not _evict_bytes(core, excess):
+            core.note(f"The page store could not be brought below its limit of {core.cap:,} bytes.")
+            return
+
+
+def _evict_bytes(core: Core, num_bytes: int) -> int:
+    """Drop least valuable pages of so many bytes in all; returns how many went."""
+    held, left, victims = core.leases.held(), num_bytes, []
+    sizes = {number: shape.page_bytes for number, (_, shape) in core.index.spaces().items()}
     for page in core.index.pages("1 ORDER BY last_use, depth DESC"):
-        if used <= units(max(allowed, 0)) * 11 // 12:
+        if left <= 0:
             break
         if page.page_id not in held:
             victims.append(page)
-            used -= sizes[page.space]
+            left -= sizes[page.space]
     drop_rows(core, victims)
     core.add(evicted=len(victims))
-    compact(core, until=lambda: core.num_bytes <= (core.cap or 0))
+    return len(victims)

@@ -14,11 +14,13 @@ from octavo.storage.pagestore.compaction import compact
 from octavo.storage.pagestore.core import Core, SpaceKey, now
 from octavo.storage.pagestore.erasing import drop_bad, erase, forget
 from octavo.storage.pagestore.errors import PageStoreBusyError, PageStoreError
-from octavo.storage.pagestore.index import StoredPage
+from octavo.storage.pagestore.index import StoredPage, is_damage
+from octavo.storage.pagestore.laying import NewPage
 from octavo.storage.pagestore.reading import PageReader, Read
 from octavo.storage.pagestore.records import HASH_BYTES, Shape
 from octavo.storage.pagestore.room import enforce_cap, remove_segment
-from octavo.storage.pagestore.writing import BatchWriter, NewPage
+from octavo.storage.pagestore.verifying import VerifyReport, verify
+from octavo.storage.pagestore.writing import BatchWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,11 @@ class Space:
         self._root = root
         self._number = number  # None: this process only reads, and nobody has written to the space yet
         self.shape = shape
+
+    @property
+    def max_pages(self) -> int:
+        """Pages of this space that the cap has room for; an eighth of it is left to the index and to odd ends."""
+        return (self._store._core.cap or 0) * 7 // 8 // self.shape.page_bytes
 
     def find(self, identities: Sequence[bytes]) -> list[StoredPage | None]:
         """For each identity the committed page, if there is one; that it was used is noted."""
@@ -141,6 +148,13 @@ class Store:
     def clear(self) -> int:
         """Remove every page; returns the bytes freed. Raises StorageError."""
         return self._changing(_clear)
+
+    def verify(self) -> VerifyReport:
+        """Read everything and check it. Raises StorageError if the index cannot be read."""
+        try:
+            return verify(self._core)
+        except sqlite3.Error as error:
+            raise opening.told(self._core.folder, error) from error
 
     def flush(self) -> None:
         """Bring what was noted lazily (uses, damaged pages, counters) to the disk."""
@@ -232,9 +246,7 @@ class Store:
             key = space.key()
             found = core.index.find(key.number, identities) if key is not None else {}
         except sqlite3.Error as error:
-            core.index_is_damaged |= isinstance(error, sqlite3.DatabaseError) and not isinstance(
-                error, sqlite3.OperationalError
-            )
+            core.index_is_damaged |= is_damage(error)
             core.note(f"The index of the page store could not be read: {error}.")
             found = {}
         at = now()
