@@ -38,20 +38,25 @@ _POLICY = GenerationPolicy()
 _LARGEST_PAGE = 256
 _SHOWN_CHARACTERS = 60
 
+Limit = int | Literal["auto", "off"]
+"""A memory budget: bytes, what is measured to be free, or nothing."""
+
 
 def _read_stop(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _read_memory(value: object) -> int | None:
-    """None, "automatic", is the value of a setting that nobody gave."""
-    if value is None or value == "auto":
-        return None
+def _read_limit(value: object) -> Limit:
+    if value == "auto" or value == "off":
+        return value
     if isinstance(value, str):
         return units.parse_size(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
         raise ValueError(units.UNIT_MISSING)
     raise ValueError("it is not a size")
+
+
+_LimitField = Annotated[Limit, BeforeValidator(_read_limit), Field(description=f'"auto", "off" or {units.ACCEPTED}')]
 
 
 class GenerationSettings(BaseModel):
@@ -100,8 +105,11 @@ class Settings(BaseSettings):
     )
     page_size: int = Field(default=32, ge=8, le=_LARGEST_PAGE, description="8, 16, 32, 64, 128 or 256 tokens")
     prefill_chunk: int = Field(default=512, ge=8, le=65_536, description="a multiple of page_size, up to 65536 tokens")
-    kv_memory: Annotated[int | None, BeforeValidator(_read_memory)] = Field(
-        default=None, description=f'"auto" or {units.ACCEPTED}'
+    vram: _LimitField = "auto"
+    ram: _LimitField = "auto"
+    disk: _LimitField = "auto"
+    kv_codec: Literal["bf16", "k8v8", "k8v4", "k4v4"] = Field(
+        default="bf16", description='"bf16", "k8v8", "k8v4" or "k4v4"'
     )
     compute_dtype: Literal["auto", "bfloat16", "float32"] = Field(
         default="auto", description='"auto", "bfloat16" or "float32"'
@@ -147,9 +155,9 @@ class Settings(BaseSettings):
         return MappingProxyType(dict(self._sources))
 
     def items(self) -> list[tuple[str, Any]]:
-        """Dotted key and value of every setting, in order."""
+        """Dotted key and value of every setting, in order; sizes as they could be written."""
         values = [(key, _value(self, key)) for key in KEYS]
-        return [(key, "auto" if key == "kv_memory" and value is None else value) for key, value in values]
+        return [(key, units.format_size(value) if _is_size(key, value) else value) for key, value in values]
 
 
 def _keys() -> dict[str, Any]:
@@ -160,6 +168,10 @@ def _keys() -> dict[str, Any]:
 
 
 KEYS: Mapping[str, Any] = MappingProxyType(_keys())
+
+
+def _is_size(key: str, value: object) -> bool:
+    return KEYS[key] == Limit and isinstance(value, int)
 
 
 def load_settings(

@@ -8,10 +8,10 @@ from decimal import Decimal
 ACCEPTED = "a size with its unit, such as 512MB or 8GB (powers of 1000), 512MiB or 8GiB (powers of 1024)"
 UNIT_MISSING = "a number alone leaves open whether bytes, MB or GB are meant"
 
-_PREFIXES = "KMGTP"
 _UNITS = {"B": 1}
-_UNITS |= {f"{prefix}B": 1000**power for power, prefix in enumerate(_PREFIXES, start=1)}
-_UNITS |= {f"{prefix}IB": 1024**power for power, prefix in enumerate(_PREFIXES, start=1)}
+_UNITS |= {f"{prefix}B": 1000**power for power, prefix in enumerate("kMGTP", start=1)}
+_UNITS |= {f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGTP", start=1)}
+_FACTORS = {unit.upper(): factor for unit, factor in _UNITS.items()}
 _SIZE = re.compile(r"\s*([+-]?)([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*([A-Za-z]*)\s*")
 _LIMIT = 2**63
 
@@ -28,7 +28,7 @@ def parse_size(text: str) -> int:
     sign, number, unit = match.groups()
     if not unit:
         raise ValueError(UNIT_MISSING)
-    factor = _UNITS.get(unit.upper())
+    factor = _FACTORS.get(unit.upper())
     if factor is None:
         raise ValueError(f"{unit} is not a unit")
     size = int(Decimal(number) * factor)
@@ -37,3 +37,9 @@ def parse_size(text: str) -> int:
     if size >= _LIMIT:
         raise ValueError("it is more than a computer can address")
     return size
+
+
+def format_size(count: int) -> str:
+    """The shortest text that `parse_size` reads as exactly `count` bytes: 6442450944 -> "6GiB"."""
+    texts = [f"{count // factor}{unit}" for unit, factor in reversed(_UNITS.items()) if count % factor == 0]
+    return min(texts, key=len)

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from octavo.app.assistant.stop_strings import StopStrings
 
 if TYPE_CHECKING:
+    from octavo.app.budgets import Budgets
     from octavo.app.models.resolve import ResolvedModel
     from octavo.app.settings import Settings
     from octavo.engine.config import GenerationPolicy
     from octavo.engine.engine import Engine
     from octavo.engine.events import AnswerMetrics, FinishReason
+    from octavo.engine.kv.store import PageStore
     from octavo.engine.tokenizer import Message, Tokenizer
-    from octavo.engine.weights.checkpoint import Checkpoint
+    from octavo.storage.pages import Store
     from octavo.storage.paths import Paths
 
 
@@ -50,6 +52,12 @@ class Answer:
             "usage": {
                 "prompt_tokens": metrics.prompt_tokens,
                 "reused_tokens": metrics.reused_tokens,
+                "reused_from": {
+                    "device": metrics.reused_device,
+                    "host": metrics.reused_host,
+                    "disk": metrics.reused_disk,
+                },
+                "computed_tokens": metrics.computed_tokens,
                 "generated_tokens": metrics.generated_tokens,
             },
             "timings": {
@@ -76,38 +84,64 @@ AnswerEvents = Generator[TextEvent | Answer, None, None]
 
 
 class Assistant:
-    """An engine and the tokenizer of its model."""
+    """An engine and the tokenizer of its model; `budgets` say what memory it was given and why."""
 
-    def __init__(self, engine: Engine, tokenizer: Tokenizer) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        tokenizer: Tokenizer,
+        *,
+        budgets: Budgets | None = None,
+        store: Store | None = None,
+        problems: Sequence[str] = (),
+    ) -> None:
         self.engine = engine
         self.tokenizer = tokenizer
+        self.budgets = budgets
+        self._store = store
+        self._problems = list(problems)
+
+    def take_problems(self) -> list[str]:
+        """Sentences about pages that could not be kept or read back, each told once. No answer is wrong for them."""
+        problems, self._problems = self._problems + self.engine.take_problems(), []
+        return problems
+
+    def close(self) -> None:
+        """End what runs, write down the pages that wait, and let go of the page store."""
+        self.engine.close()
+        if self._store is not None:
+            self._store.close()
 
     def answer(
         self,
         messages: Sequence[Message],
         policy: GenerationPolicy,
         *,
+        owner: str = "",
         is_cancelled: Callable[[], bool] = lambda: False,
     ) -> AnswerEvents:
         """`answer_prompt` for messages, in the model's own chat format."""
-        return self.answer_prompt(self.tokenizer.encode_chat(messages), policy, is_cancelled=is_cancelled)
+        prompt_ids = self.tokenizer.encode_chat(messages)
+        return self.answer_prompt(prompt_ids, policy, owner=owner, is_cancelled=is_cancelled)
 
     def answer_prompt(
         self,
         prompt_ids: list[int],
         policy: GenerationPolicy,
         *,
+        owner: str = "",
         is_cancelled: Callable[[], bool] = lambda: False,
     ) -> AnswerEvents:
         """Text as it comes, then the Answer. `is_cancelled` is asked once a step; a cancelled answer is kept.
 
-        Raises ContextTooLongError before anything is computed.
+        `owner` names the conversation that the prompt's pages belong to, for `Engine.forget`. Raises
+        ContextTooLongError before anything is computed.
         """
         from octavo.engine.events import TokenEvent
 
         engine, stream, stops = self.engine, self.tokenizer.stream(), StopStrings(policy.stop)
         text, token_ids, num_told = "", [], 0
-        request_id = engine.submit(prompt_ids, policy, eos_ids=self.tokenizer.eos_ids)
+        request_id = engine.submit(prompt_ids, policy, eos_ids=self.tokenizer.eos_ids, owner=owner)
         try:
             while True:
                 if is_cancelled():
@@ -146,43 +180,56 @@ def open_model(model: ResolvedModel, settings: Settings, paths: Paths) -> Assist
 
     # Hashing a file takes longer than opening it, so it is done once and remembered.
     fingerprint = open_registry(paths).sha256(model.path) if model.path.is_file() else None
-    return load_assistant(model.path, settings, fingerprint=fingerprint)
+    return load_assistant(model.path, settings, paths, fingerprint=fingerprint)
 
 
-def load_assistant(path: Path, settings: Settings, *, fingerprint: str | None = None) -> Assistant:
+def load_assistant(path: Path, settings: Settings, paths: Paths, *, fingerprint: str | None = None) -> Assistant:
     """Open the model at `path` as the settings say. Imports torch; call it where its two seconds may pass.
 
-    Raises ModelFileError or UnsupportedModelError, naming the file and the tensor.
+    A page store that cannot be opened is done without, and is one of the assistant's problems. Raises
+    ModelFileError or UnsupportedModelError, naming the file and the tensor, and SettingsError for a budget that
+    cannot hold the model; both before its weights are read.
     """
+    from octavo.app.budgets import choose_device, measure_machine, resolve_budgets
     from octavo.engine.config import EngineConfig
     from octavo.engine.engine import Engine
-    from octavo.engine.hardware import choose_device
     from octavo.engine.tokenizer import Tokenizer
+    from octavo.engine.weight_sizes import read_model
     from octavo.engine.weights.checkpoint import open_checkpoint
 
-    device = choose_device(settings.device)
+    device = choose_device(settings)
+    spec, weight_bytes = read_model(path, device=device, quantization=settings.quantization)
+    budgets = resolve_budgets(settings, spec, weight_bytes, spec.context_length, device, measure_machine(paths))
     checkpoint = open_checkpoint(path, device=device, quantization=settings.quantization)
     config = EngineConfig(
         page_size=settings.page_size,
         prefill_chunk=settings.prefill_chunk,
-        kv_bytes=settings.kv_memory or _automatic_kv_bytes(checkpoint, settings, device),
+        kv_bytes=budgets.kv_bytes,
+        host_bytes=budgets.host_bytes,
+        kv_codec=settings.kv_codec,
         compute_dtype=settings.compute_dtype,
         threads=settings.threads,
     )
-    return Assistant(
-        Engine(checkpoint, config, device=device, fingerprint=fingerprint), Tokenizer(checkpoint.tokenizer)
-    )
+    store, problems = _open_store(budgets.disk_bytes, paths)
+    try:
+        # The engine gives back to a store only pages that it got from it, which its protocol cannot say.
+        pages = cast("PageStore | None", store)
+        engine = Engine(checkpoint, config, device=device, fingerprint=fingerprint, store=pages)
+    except BaseException:
+        if store is not None:
+            store.close()
+        raise
+    return Assistant(engine, Tokenizer(checkpoint.tokenizer), budgets=budgets, store=store, problems=problems)
 
 
-def _automatic_kv_bytes(checkpoint: Checkpoint, settings: Settings, device: str) -> int:
-    """Room for the whole trained context, where the memory measured now leaves that much."""
-    from octavo.engine.hardware import measure_gpus, measure_ram
-    from octavo.engine.planner import automatic_kv_bytes, workspace_bytes
+def _open_store(disk_bytes: int, paths: Paths) -> tuple[Store | None, list[str]]:
+    """The page store, None where it is off or cannot be opened, and what is wrong with it."""
+    from octavo.storage.errors import StorageError
+    from octavo.storage.pages import open_store
 
-    spec = checkpoint.spec
-    if device == "cuda":
-        available = max((gpu.free for gpu in measure_gpus()), default=0)  # the weights are on it already
-    else:
-        available = measure_ram().available - checkpoint.nbytes  # mapped, and read into memory as they are used
-    workspace = workspace_bytes(spec, spec.context_length, prefill_chunk=settings.prefill_chunk)
-    return automatic_kv_bytes(spec, spec.context_length, available, page_size=settings.page_size, workspace=workspace)
+    if not disk_bytes:
+        return None, []
+    try:
+        return open_store(paths.pages_dir, disk_bytes), []
+    except StorageError as error:
+        return None, [f"Nothing is kept on disk for the next start: {error}"]

@@ -111,5 +111,5 @@ def _too_long(num_prompt: int, num_system: int, budget: Budget) -> Exception:
         f"The message is too long: it makes a prompt of {num_prompt:,} tokens{system}, and of the context of "
         f"{budget.context:,} there are {budget.available:,} for it ({budget.reserve:,} are kept for the answer, "
         f"{budget.margin:,} as a margin); shorten it by {num_prompt - budget.available:,} tokens, or choose a model "
-        "or a kv_memory with a larger context."
+        "or budgets (vram, ram, disk) that hold a larger context."
     )

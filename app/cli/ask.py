@@ -5,12 +5,14 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from octavo.app.cli.explaining import tell_budgets, tell_reading
+from octavo.app.cli.options import budget_options
 from octavo.app.cli.output import echo_json
 from octavo.app.errors import AppError
 
@@ -35,11 +37,12 @@ CANCELLED = 130  # what a shell reports for a program that Ctrl+C ended
 @click.option("--max-tokens", type=int, help="Longest answer, in tokens.")
 @click.option("--stop", multiple=True, metavar="TEXT", help="End the answer before this text; may be repeated.")
 @click.option("--seed", type=int, help="Repeat the same choices.")
-@click.option("--kv-memory", metavar="SIZE", help="Memory for the KV cache, such as 512MiB; or auto.")
+@budget_options
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), help="Where the model runs.")
 @click.option("--offline", is_flag=True, default=None, help="Never download anything.")
+@click.option("-v", "--explain", is_flag=True, help="Say on standard error what memory is used, and what was read.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of the text.")
-def command(question: str | None, conversation: str | None, as_json: bool, **flags: Any) -> int:
+def command(question: str | None, conversation: str | None, explain: bool, as_json: bool, **flags: Any) -> int:
     """Ask one QUESTION and print the answer.
 
     Without QUESTION it is read from standard input. With both, standard input is the material the question is
@@ -50,9 +53,9 @@ def command(question: str | None, conversation: str | None, as_json: bool, **fla
     prompt = _prompt(question)
     settings = load_settings(_as_settings(flags))
     if conversation is None:
-        answer, document = _ask(prompt, settings, show=not as_json)
+        answer, document = _ask(prompt, settings, show=not as_json, explain=explain)
     else:
-        answer, document = _ask_in(conversation, prompt, settings, show=not as_json)
+        answer, document = _ask_in(conversation, prompt, settings, show=not as_json, explain=explain)
     if as_json:
         echo_json(document)
     if answer.error is not None:
@@ -104,31 +107,37 @@ def _messages(system: str, prompt: str) -> list[Message]:
     return [Message("system", system)] * bool(system) + [Message("user", prompt)]
 
 
-def _ask(prompt: str, settings: Settings, *, show: bool) -> tuple[Answer, dict[str, Any]]:
+def _ask(prompt: str, settings: Settings, *, show: bool, explain: bool) -> tuple[Answer, dict[str, Any]]:
     """The answer, and it as the document --json prints."""
     from octavo.app.assistant.assistant import Answer
     from octavo.app.cli.opening import open_assistant
 
     assistant, name = open_assistant(settings)
     answer = None
-    with _interrupt_flag() as interrupted, _written(show=show) as write:
-        messages, policy = _messages(settings.system, prompt), settings.generation.policy()
-        for event in assistant.answer(messages, policy, is_cancelled=lambda: bool(interrupted)):
-            if isinstance(event, Answer):
-                answer = event
-            else:
-                write(event.text)
-    assert answer is not None, "an answer always ends with its Answer"
+    with closing(assistant):
+        if explain:
+            tell_budgets(assistant)
+        with _interrupt_flag() as interrupted, _written(show=show) as write:
+            messages, policy = _messages(settings.system, prompt), settings.generation.policy()
+            for event in assistant.answer(messages, policy, is_cancelled=lambda: bool(interrupted)):
+                if isinstance(event, Answer):
+                    answer = event
+                else:
+                    write(event.text)
+        assert answer is not None, "an answer always ends with its Answer"
+        tell_reading(assistant, answer, explain=explain)
     return answer, answer.as_json(name)
 
 
-def _ask_in(conversation: str, prompt: str, settings: Settings, *, show: bool) -> tuple[Answer, dict[str, Any]]:
+def _ask_in(
+    conversation: str, prompt: str, settings: Settings, *, show: bool, explain: bool
+) -> tuple[Answer, dict[str, Any]]:
     """As `_ask`, with the question and the answer saved in a conversation; the document names both."""
     from octavo.app.cli.continuing import opened_turn
 
     end = None
     with (
-        opened_turn(conversation, settings) as ask,
+        opened_turn(conversation, settings, explain=explain) as ask,
         _interrupt_flag() as interrupted,
         _written(show=show) as write,
     ):

@@ -57,7 +57,8 @@ def decode(
     from octavo.app.cli.opening import open_assistant
     from octavo.app.settings import load_settings
 
-    assistant, name = open_assistant(load_settings({"model": model, "threads": threads}))
+    # Random prompts are not worth keeping.
+    assistant, name = open_assistant(load_settings({"model": model, "threads": threads, "disk": "off"}))
     engine = assistant.engine
     contexts = sorted({context, *more_contexts})
     _check_contexts(contexts, tokens, engine)

@@ -7,11 +7,13 @@ from typing import Any
 
 import click
 
+from octavo.app.cli.options import budget_options
 from octavo.app.errors import AppError
 
 
 @click.command()
 @click.option("--model", metavar="NAME|PATH", help="A model's name, .gguf file or folder.")
+@budget_options
 @click.option("--offline", is_flag=True, default=None, help="Never download anything.")
 def command(**flags: Any) -> int:
     """Open the chat screen (the same as `octavo` alone)."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from octavo.app.cli.explaining import tell_budgets, tell_reading
 from octavo.app.cli.progress import announce
 from octavo.app.cli.stored import SHORT_ID, find_conversation, open_conversations
 from octavo.app.errors import AppError
@@ -22,12 +23,14 @@ Pieces = Iterator["str | tuple[Answer, StoredMessage]"]
 
 
 @contextlib.contextmanager
-def opened_turn(given: str, settings: Settings) -> Iterator[Callable[[str, Callable[[], bool]], Pieces]]:
+def opened_turn(
+    given: str, settings: Settings, *, explain: bool = False
+) -> Iterator[Callable[[str, Callable[[], bool]], Pieces]]:
     """What asks a question in the conversation `given`: "new", "last" or an id. The model is loaded here.
 
     Called with the question and what says that it is cancelled, it yields text as it comes, then the answer with the
-    message it was saved as. Raises the errors of `open_assistant`, StorageError, and AppError where the engine
-    refuses the question.
+    message it was saved as; with `explain`, stderr is told of memory and of what was read. Raises the errors of
+    `open_assistant`, StorageError, and AppError where the engine refuses the question.
     """
     from octavo.app.assistant.chat import Chat
     from octavo.app.cli.opening import open_assistant
@@ -35,13 +38,17 @@ def opened_turn(given: str, settings: Settings) -> Iterator[Callable[[str, Calla
     with open_conversations(write=True) as conversations:
         found = None if given == NEW else find_conversation(conversations, given)
         assistant, name = open_assistant(settings)
-        yield partial(_ask, Chat(assistant, conversations, settings, name), conversations, found)
+        with contextlib.closing(assistant):
+            if explain:
+                tell_budgets(assistant)
+            yield partial(_ask, Chat(assistant, conversations, settings, name), conversations, found, explain)
 
 
 def _ask(
     chat: Chat,
     conversations: Conversations,
     found: Conversation | None,
+    explain: bool,
     question: str,
     is_cancelled: Callable[[], bool],
 ) -> Pieces:
@@ -61,6 +68,7 @@ def _ask(
             if event.answer is None:
                 raise AppError(str(event.message.record["error"]))
             yield event.answer, event.message
+            tell_reading(chat.assistant, event.answer, explain=explain)
     if found is None:
         short = conversation.id[:SHORT_ID]
         announce(f"This is conversation {short}; go on with `octavo ask --conversation {short}`.")

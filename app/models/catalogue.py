@@ -11,7 +11,10 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from octavo.engine.planner import PlainSizes
 
 
 @dataclass(frozen=True)
@@ -27,9 +30,19 @@ class Shape:
     intermediate: int
     vocab: int
 
-    def kv_bytes(self, tokens: int, *, element_bytes: int = 2) -> int:
-        """Bytes of K and V for `tokens` tokens over all layers, bfloat16 unless told otherwise."""
-        return 2 * self.layers * self.kv_heads * self.head_dim * element_bytes * tokens
+    def sizes(self) -> PlainSizes:
+        """The same in the planner's words."""
+        from octavo.engine.planner import PlainSizes
+
+        return PlainSizes(
+            num_layers=self.layers,
+            hidden_size=self.hidden,
+            num_heads=self.heads,
+            num_kv_heads=self.kv_heads,
+            head_dim=self.head_dim,
+            intermediate_size=self.intermediate,
+            vocab_size=self.vocab,
+        )
 
 
 @dataclass(frozen=True)

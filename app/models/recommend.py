@@ -8,6 +8,7 @@ from typing import Any
 
 from octavo.app.models.catalogue import CatalogueEntry
 from octavo.app.models.text import human_size, human_tokens
+from octavo.engine.planner import kv_bytes
 
 DEFAULT_CONTEXT = 8_192
 # What a process holds besides weights and KV: the runtime itself, activations of one prefill chunk, logits.
@@ -97,7 +98,7 @@ def _cpu_speed(size: int) -> float:
 
 def _judge(entry: CatalogueEntry, memory: Memory, context: int, present: bool) -> Recommendation:
     tokens = min(context, entry.context)
-    kv = entry.shape.kv_bytes(tokens)
+    kv = kv_bytes(entry.shape.sizes(), tokens)
     margin = MARGIN_BYTES + round(MARGIN_SHARE * entry.size)
     total = entry.size + kv + margin
     if total <= memory.gpu_free:

@@ -52,7 +52,8 @@ def test_defaults(places: Places) -> None:
     settings = places.load()
 
     assert (settings.model, settings.offline, settings.device, settings.threads) == (None, False, "auto", 0)
-    assert (settings.page_size, settings.prefill_chunk, settings.kv_memory) == (32, 512, None)
+    assert (settings.page_size, settings.prefill_chunk, settings.kv_codec) == (32, 512, "bf16")
+    assert (settings.vram, settings.ram, settings.disk) == ("auto", "auto", "auto")
     assert settings.generation.policy() == GenerationPolicy()
     assert settings.sources == {}
 
@@ -89,7 +90,8 @@ def test_variables_are_read_as_the_type_of_their_setting(places: Places) -> None
     places.environ = {
         "OCTAVO_MODEL": "12",
         "OCTAVO_OFFLINE": "Yes",
-        "OCTAVO_KV_MEMORY": "1.5 gib",
+        "OCTAVO_VRAM": "1.5 gib",
+        "OCTAVO_RAM": "off",
         "OCTAVO_SYSTEM": "",
         "OCTAVO_GENERATION_TEMPERATURE": "1",
         "OCTAVO_GENERATION_STOP": '["a", "b"]',
@@ -97,7 +99,7 @@ def test_variables_are_read_as_the_type_of_their_setting(places: Places) -> None
 
     settings = places.load()
 
-    assert (settings.model, settings.offline, settings.kv_memory) == ("12", True, 1_610_612_736)
+    assert (settings.model, settings.offline, settings.vram, settings.ram) == ("12", True, 1_610_612_736, "off")
     assert (settings.generation.temperature, settings.generation.stop) == (1.0, ("a", "b"))
     assert "system" not in settings.sources, "an empty variable counts as unset"
 
@@ -113,9 +115,9 @@ def test_variables_that_are_no_settings_but_known_are_left_alone(places: Places)
 
 
 def test_a_stronger_place_can_go_back_to_automatic(places: Places) -> None:
-    places.user_file.write_text("kv_memory = '1GB'\n")
-    places.flags = {"kv_memory": "auto"}
-    assert places.load().kv_memory is None
+    places.user_file.write_text("vram = '1GB'\ndisk = 'off'\n")
+    places.flags = {"vram": "auto"}
+    assert (places.load().vram, places.load().disk) == ("auto", "off")
 
 
 def test_settings_are_frozen(places: Places) -> None:
@@ -149,12 +151,15 @@ ACCEPTED_SIZE = "a size with its unit, such as 512MB or 8GB"
         ("page_size = 512", ["page_size in FILE is 512"]),
         ("prefill_chunk = 100", ["prefill_chunk in FILE is 100", "page_size is 32", "a multiple of page_size"]),
         ("page_size = 64\nprefill_chunk = 96", ["prefill_chunk in FILE is 96", "page_size is 64"]),
-        ("kv_memory = 20000000", ["kv_memory in FILE is 20000000", "leaves open", ACCEPTED_SIZE]),
-        ("kv_memory = '20000000'", ['kv_memory in FILE is "20000000"', "leaves open", ACCEPTED_SIZE]),
-        ("kv_memory = '8XB'", ["XB is not a unit", ACCEPTED_SIZE]),
-        ("kv_memory = '0GB'", ["more than zero", ACCEPTED_SIZE]),
-        ("kv_memory = '-1GB'", ["more than zero"]),
-        ("kv_memory = true", ["kv_memory in FILE is true"]),
+        ("vram = 20000000", ["vram in FILE is 20000000", "leaves open", ACCEPTED_SIZE]),
+        ("vram = '20000000'", ['vram in FILE is "20000000"', "leaves open", ACCEPTED_SIZE]),
+        ("vram = '8XB'", ["XB is not a unit", ACCEPTED_SIZE]),
+        ("vram = '0GB'", ["more than zero", ACCEPTED_SIZE]),
+        ("vram = '-1GB'", ["more than zero"]),
+        ("vram = true", ["vram in FILE is true"]),
+        ("ram = false", ["ram in FILE is false"]),
+        ("disk = 'none'", ['disk in FILE is "none"', '"auto", "off" or a size']),
+        ("kv_codec = 'f32'", ['kv_codec in FILE is "f32"', '"k8v4"']),
         ("system = 1", ["system in FILE is 1"]),
         ("generation = 3", ["generation in FILE is 3", "a table, [generation]"]),
         ("[[generation]]\ntop_p = 1", ["a table, [generation]"]),
@@ -185,7 +190,7 @@ def test_a_wrong_value_names_key_file_and_what_is_accepted(places: Places, text:
     ("text", "key", "suggestion"),
     [
         ("threds = 3", "threds", "threads"),
-        ("kv-memory = '1GB'", "kv-memory", "kv_memory"),
+        ("kv-codec = 'bf16'", "kv-codec", "kv_codec"),
         ("temperature = 3", "temperature", "generation.temperature"),
         ("[generation]\nthreads = 3", "generation.threads", "threads"),
         ("[generation]\ntempratur = 3", "generation.tempratur", "generation.temperature"),
@@ -208,8 +213,8 @@ def test_unknown_and_wrong_variables(places: Places) -> None:
     )
     places.environ = {"OCTAVO_THREADS": "many"}
     assert places.error().startswith('threads in OCTAVO_THREADS is "many"; accepted is a whole number')
-    places.environ = {"OCTAVO_KV_MEMORY": "20000000"}
-    assert places.error().startswith("kv_memory in OCTAVO_KV_MEMORY is 20000000 (a number alone leaves open")
+    places.environ = {"OCTAVO_VRAM": "20000000"}
+    assert places.error().startswith("vram in OCTAVO_VRAM is 20000000 (a number alone leaves open")
     places.environ = {"OCTAVO_OFFLINE": "maybe"}
     assert places.error().endswith("accepted is true or false.")
 
@@ -280,7 +285,9 @@ def test_every_key_has_a_variable_of_its_own() -> None:
 def test_items_show_every_setting(places: Places) -> None:
     items = dict(places.load().items())
     assert list(items) == list(KEYS)
-    assert items["kv_memory"] == "auto"
+    assert items["vram"] == "auto"
+    places.flags = {"vram": "6GiB", "disk": "100 gb"}
+    assert [dict(places.load().items())[key] for key in ("vram", "ram", "disk")] == ["6GiB", "auto", "100GB"]
     assert items["generation.temperature"] == asdict(GenerationPolicy())["temperature"]
 
 
@@ -308,5 +315,5 @@ def test_any_value_is_taken_as_it_is_or_refused_by_name(
         assert "; accepted is " in str(error)  # noqa: PT017
     else:
         assert settings.sources[key] == str(places.user_file)
-        if key != "kv_memory":
+        if key not in ("vram", "ram", "disk"):
             assert dict(settings.items())[key] == value

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from octavo.app.units import parse_size
+from octavo.app.units import format_size, parse_size
 
 
 @pytest.mark.parametrize(
@@ -78,3 +78,16 @@ def test_any_text_is_a_size_above_zero_or_refused(text: str) -> None:
     except ValueError:
         return
     assert 0 < size < 2**63
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(6 << 30, "6GiB"), (8_000_000_000, "8GB"), (1_610_612_736, "1536MiB"), (1, "1B"), (1000, "1kB"), (1025, "1025B")],
+)
+def test_a_size_as_it_could_be_written(size: int, text: str) -> None:
+    assert format_size(size) == text
+
+
+@given(st.integers(1, 2**63 - 1))
+def test_what_is_written_is_read_as_the_same_size(size: int) -> None:
+    assert parse_size(format_size(size)) == size

@@ -6,18 +6,24 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from octavo.engine.errors import ModelFileError
+from octavo.engine.config import EngineConfig, KvCodec
+from octavo.engine.errors import EngineError, ModelFileError
+from octavo.engine.kv import tiers
+from octavo.engine.kv.pools import DevicePool
 from octavo.engine.measure import measure_memory
 from octavo.engine.planner import (
-    CODECS,
+    CODEC_NAMES,
+    GROUP_PAGES,
     PlainSizes,
-    automatic_kv_bytes,
     kv_bytes,
+    page_layout,
     plan_memory,
-    read_model,
-    workspace_bytes,
+    smallest_pool_bytes,
+    tail_bytes,
 )
+from octavo.engine.weight_sizes import read_config, read_model
 from octavo.engine.weights.checkpoint import open_checkpoint
+from octavo.engine.workspace import RunSizes, workspace_bytes
 
 LLAMA_8B = PlainSizes(
     num_layers=32,
@@ -30,51 +36,70 @@ LLAMA_8B = PlainSizes(
 )
 
 
-@pytest.mark.parametrize(
-    ("codec", "bytes_per_pair"),
-    [
-        # 128 values of K and of V. In groups of 32, each group adds a float16 scale and a float16 zero.
-        ("bf16", 128 * 2 + 128 * 2),
-        ("k8v8", (128 + 4 * 4) + (128 + 4 * 4)),
-        ("k8v4", (128 + 4 * 4) + (64 + 4 * 4)),
-        ("k4v4", (64 + 4 * 4) + (64 + 4 * 4)),
-    ],
-)
-def test_kv_is_layers_times_heads_times_tokens(codec: str, bytes_per_pair: int) -> None:
-    plan = {plan.codec: plan for plan in plan_memory(LLAMA_8B, 5_000_000_000, 8192)}[codec]
-    assert plan.kv == 32 * 8 * 8192 * bytes_per_pair
-
-
 def test_the_published_size_of_llama_3_8b_kv() -> None:
     """128 KiB a token in 16 bits, so 1 GiB at 8,192 tokens."""
     assert plan_memory(LLAMA_8B, 0, 8192)[0].kv == 2**30
 
 
-def test_a_head_that_is_no_multiple_of_a_group_has_one_group_more() -> None:
-    sizes = PlainSizes(1, 80, 1, 1, 80, 160, 100)
-    k8v8 = next(codec for codec in CODECS if codec.name == "k8v8")
-    assert k8v8.token_bytes(80) == 2 * (80 + 3 * 4)
-    assert kv_bytes(sizes, 32, k8v8) == 32 * 2 * (80 + 3 * 4)
+@pytest.mark.parametrize(("codec", "bits"), [("k8v8", 16), ("k8v4", 12), ("k4v4", 8)])
+def test_a_codec_takes_its_bits_and_at_most_two_halves_for_each_32_numbers(codec: str, bits: int) -> None:
+    plan = {plan.codec: plan for plan in plan_memory(LLAMA_8B, 5_000_000_000, 8192)}[codec]
+    pairs = 32 * 8 * 8192 * 128
+    assert pairs * bits / 8 < plan.kv <= pairs * (bits / 8 + 2 * 4 / 32)
 
 
-@given(st.integers(1, 100_000), st.sampled_from([8, 32, 256]), st.sampled_from(CODECS))
-def test_kv_is_in_whole_pages(context: int, page_size: int, codec: object) -> None:
-    page = kv_bytes(LLAMA_8B, page_size, codec, page_size)  # type: ignore[arg-type]
-    total = kv_bytes(LLAMA_8B, context, codec, page_size)  # type: ignore[arg-type]
+@given(st.integers(0, 100_000), st.sampled_from([8, 32, 256]), st.sampled_from(CODEC_NAMES))
+def test_kv_is_in_whole_pages(context: int, page_size: int, codec: str) -> None:
+    page = kv_bytes(LLAMA_8B, page_size, codec, page_size)
+    total = kv_bytes(LLAMA_8B, context, codec, page_size)
+    assert page == 32 * page_layout(LLAMA_8B, codec, page_size).slot_bytes
     assert total % page == 0
     assert total - page < page * context / page_size <= total
 
 
-@given(st.integers(1, 50_000), st.integers(1, 50_000))
-def test_more_context_never_needs_less(first: int, second: int) -> None:
+@pytest.mark.parametrize("has_lower_tier", [False, True])
+@pytest.mark.parametrize("codec", [*CODEC_NAMES, "f32"])
+def test_a_pool_is_as_large_as_planned(codec: str, has_lower_tier: bool) -> None:
+    """Three pages, 16 unfinished ones, and slots to stream through, of an odd shape: 3 KV heads of 40."""
+    sizes, run = PlainSizes(5, 360, 9, 3, 40, 500, 100), RunSizes(page_size=16)
+    layout = page_layout(sizes, codec, 16)
+    dtype = torch.float32 if codec == "f32" else torch.bfloat16
+    pool = DevicePool(layout, 5, 3 * 5, GROUP_PAGES if has_lower_tier else 0, 16, dtype, "cpu")
+
+    planned = kv_bytes(sizes, 3 * 16, codec, 16) + tail_bytes(sizes, codec, run, has_lower_tier=has_lower_tier)
+
+    assert planned == pool.nbytes
+    assert smallest_pool_bytes(sizes, codec, run) == tail_bytes(sizes, codec, run) + 5 * layout.slot_bytes
+
+
+def test_planner_and_engine_read_pages_in_the_same_groups() -> None:
+    assert tiers.GROUP_PAGES == GROUP_PAGES
+    assert RunSizes().max_sequences == EngineConfig().max_sequences
+
+
+@given(st.integers(1, 50_000), st.integers(1, 50_000), st.booleans())
+def test_more_context_never_needs_less(first: int, second: int, on_cuda: bool) -> None:
     low, high = sorted((first, second))
-    assert workspace_bytes(LLAMA_8B, low) <= workspace_bytes(LLAMA_8B, high)
+    run = RunSizes(on_cuda=on_cuda)
+    assert workspace_bytes(LLAMA_8B, low, "bf16", run) <= workspace_bytes(LLAMA_8B, high, "bf16", run)
+
+
+def test_only_the_angle_table_grows_with_a_long_context() -> None:
+    """128 values of 4 bytes for each further position."""
+    assert workspace_bytes(LLAMA_8B, 131_072) - workspace_bytes(LLAMA_8B, 65_536) == 65_536 * 128 * 4
 
 
 def test_a_total_is_the_sum_of_its_parts() -> None:
-    for plan in plan_memory(LLAMA_8B, 5_000_000_000, 1000):
+    for plan in plan_memory(LLAMA_8B, 5_000_000_000, 1000, hot=320):
         assert plan.weights == 5_000_000_000
-        assert plan.total == plan.weights + plan.kv + plan.workspace
+        assert plan.total == plan.weights + plan.kv + plan.tails + plan.workspace
+        assert (plan.kv, plan.host) == (kv_bytes(LLAMA_8B, 320, plan.codec), kv_bytes(LLAMA_8B, 1000, plan.codec))
+
+
+def test_without_a_rest_there_is_nothing_below_the_device() -> None:
+    every, most = plan_memory(LLAMA_8B, 0, 1000), plan_memory(LLAMA_8B, 0, 1000, hot=2000)
+    assert every == most
+    assert {plan.host for plan in every} == {0}
 
 
 @pytest.mark.parametrize(
@@ -130,26 +155,34 @@ def test_a_truncated_file_is_refused(make_hf_folder: Callable[..., Path], make_g
         read_model(cut)
 
 
+@pytest.mark.parametrize("quantization", ["auto", "int8", "int4", "nf4"])
+def test_a_config_alone_is_planned_as_its_folder(make_hf_folder: Callable[..., Path], quantization: str) -> None:
+    folder = make_hf_folder("qwen3", dtype=torch.bfloat16)
+    by_folder = read_model(folder, quantization=quantization)  # type: ignore[arg-type]
+    assert read_config(folder / "config.json", quantization=quantization) == by_folder  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("text", "reason"), [("{", "cannot be read"), ("[]", "holds no table"), ("{}", "config")])
+def test_a_config_that_is_none_is_refused(tmp_path: Path, text: str, reason: str) -> None:
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(EngineError, match=reason):
+        read_config(tmp_path / "config.json")
+
+
 @pytest.mark.model
-@pytest.mark.parametrize("context", [300, 2000])
-def test_the_prediction_is_what_torch_allocates(small_model: Path, context: int) -> None:
-    """Each part, against tensors that were really there; in all, the error is well below 5 %."""
-    spec, weights = read_model(small_model)
-    predicted = plan_memory(spec, weights, context)[0]
-
-    measured = measure_memory(small_model, context)
-
-    assert (predicted.weights, predicted.kv) == (measured.weights, measured.kv)
-    assert predicted.total == pytest.approx(measured.total, rel=0.02)
-
-
 @pytest.mark.parametrize(
-    ("available", "tokens"),
-    [(2**40, 8192), (2**30, 6528), (0, 32), (-5, 32)],
+    ("context", "hot", "codec"), [(300, None, "bf16"), (2000, None, "k8v4"), (2000, 320, "bf16"), (2500, 0, "k4v4")]
 )
-def test_an_automatic_kv_budget_is_the_whole_context_or_four_fifths_of_what_is_left(
-    available: int, tokens: int
+def test_the_prediction_is_what_torch_allocates(
+    small_model: Path, context: int, hot: int | None, codec: KvCodec
 ) -> None:
-    """Llama 3 8B takes 128 KiB a token; (2^30 - 2^20) * 0.8 bytes hold 204 whole pages of 32 tokens."""
-    budget = automatic_kv_bytes(LLAMA_8B, 8192, available, page_size=32, workspace=2**20)
-    assert budget == tokens * 2**17
+    """Each part, against tensors that were really there."""
+    spec, weights = read_model(small_model)
+    (predicted,) = plan_memory(spec, weights, context, hot=hot, codecs=[codec])
+
+    measured = measure_memory(small_model, context, hot=hot, codec=codec)
+
+    for part in ("weights", "kv", "tails", "host"):
+        assert getattr(predicted, part) == getattr(measured, part)
+    assert predicted.workspace == pytest.approx(measured.workspace, rel=0.1)
+    assert predicted.total == pytest.approx(measured.total, rel=0.02)

@@ -54,12 +54,14 @@ class FakeEngine:
     before_submit: Callable[[], None] = lambda: None
     weight_bytes: int = 1000
     prompts: list[list[int]] = field(default_factory=list)
+    owners: list[str] = field(default_factory=list)
     reused: list[int] = field(default_factory=list)
     steps: int = 0
     error: str | None = None
+    closed: bool = False
 
     def __post_init__(self) -> None:
-        self.cache = SimpleNamespace(page_bytes=10, nbytes=1280, pages=SimpleNamespace(num_pages=128, num_free=28))
+        self.cache = SimpleNamespace(nbytes=1280, used_bytes=1000)
         self._pages: set[tuple[int, ...]] = set()
         self._running: tuple[int, GenerationPolicy] | None = None
         self._written: list[int] = []
@@ -69,8 +71,11 @@ class FakeEngine:
     def is_idle(self) -> bool:
         return self._running is None and not self._finished
 
-    def submit(self, prompt_ids: list[int], policy: GenerationPolicy, *, eos_ids: frozenset[int]) -> int:
+    def submit(
+        self, prompt_ids: list[int], policy: GenerationPolicy, *, eos_ids: frozenset[int], owner: str = ""
+    ) -> int:
         self.before_submit()
+        self.owners.append(owner)
         self.prompts.append(prompt_ids)
         pages = [tuple(prompt_ids[:end]) for end in range(PAGE, len(prompt_ids), PAGE)]
         known = next((place for place, page in enumerate(pages) if page not in self._pages), len(pages))
@@ -78,6 +83,12 @@ class FakeEngine:
         self._written = []
         self._running = (len(self.prompts), policy)
         return len(self.prompts)
+
+    def take_problems(self) -> list[str]:
+        return []
+
+    def close(self) -> None:
+        self.closed = True
 
     def cancel(self, request_id: int, reason: str = "cancelled") -> None:
         if self._running is not None and self._running[0] == request_id:
@@ -103,9 +114,9 @@ class FakeEngine:
         prompt = self.prompts[-1]
         computed = prompt + self._written
         self._pages.update(tuple(computed[:end]) for end in range(PAGE, len(computed) + 1, PAGE))
-        prefilled, generated = len(prompt) - self.reused[-1], len(self._written)
+        reused, generated = self.reused[-1], len(self._written)
         metrics = AnswerMetrics(
-            len(prompt), self.reused[-1], prefilled, generated, 0.0, 0.1, 0.2, 10.0, 12.0, 100.0, 0.3
+            len(prompt), reused, reused, 0, 0, len(prompt) - reused, generated, 0.0, 0.1, 0.2, 10.0, 12.0, 100.0, 0.3
         )
         self._finished.append(DoneEvent(request_id, reason, metrics, policy, self.error))
         self._running = None

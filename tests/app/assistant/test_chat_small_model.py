@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,12 +25,15 @@ from octavo.storage.paths import Paths
 
 pytestmark = pytest.mark.model
 
-KV = "64MiB"
+VRAM = "96MiB"
 
 
 @pytest.fixture(scope="module")
-def real(small_model: Path) -> Assistant:
-    return load_assistant(small_model, Settings(kv_memory=KV), fingerprint="small")
+def real(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Assistant]:
+    folder = tmp_path_factory.mktemp("octavo")
+    paths = Paths(*(folder / name for name in ("config", "data", "cache", "state")))
+    with closing(load_assistant(small_model, Settings(vram=VRAM, disk="off"), paths, fingerprint="small")) as assistant:
+        yield assistant
 
 
 def last(events: Any) -> AnswerDone:
@@ -83,11 +88,11 @@ def test_stop_leaves_the_engine_idle_within_one_step(
     assert steps[0] == at_stop + 1
     assert engine.is_idle
     engine.cache.check_conservation()
-    assert engine.cache.pages.num_held == 0
+    assert engine.cache.table.num_held == 0
 
 
 def test_killed_during_an_answer_it_keeps_what_was_there_a_second_before(octavo_home: Path, small_model: Path) -> None:
-    arguments = ["ask", "Tell me a very long story about a fox.", "--conversation", "new", "--kv-memory", KV]
+    arguments = ["ask", "Tell me a very long story about a fox.", "--conversation", "new", "--vram", VRAM]
     process = subprocess.Popen(
         [sys.executable, "-m", "octavo.app", *arguments, "--model", str(small_model), "--max-tokens", "2000"],
         stdin=subprocess.DEVNULL,

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from octavo.engine.config import GenerationPolicy
 from octavo.engine.events import AnswerMetrics
 from octavo.engine.tokenizer import Message
 
-METRICS = AnswerMetrics(5, 0, 5, 2, 0.0, 0.1, 0.2, 10.0, 12.0, 100.0, 0.3)
+METRICS = AnswerMetrics(5, 0, 0, 0, 0, 5, 2, 0.0, 0.1, 0.2, 10.0, 12.0, 100.0, 0.3)
 
 
 class FakeAssistant:
@@ -29,6 +30,16 @@ class FakeAssistant:
         self.error = error
         self.messages: list[Message] = []
         self.policy = GenerationPolicy()
+        self.problems: list[str] = []
+        self.is_closed = False
+
+    budgets: Any = None
+
+    def take_problems(self) -> list[str]:
+        return self.problems
+
+    def close(self) -> None:
+        self.is_closed = True
 
     def answer(self, messages: list[Message], policy: GenerationPolicy, **_: Any) -> Iterator[TextEvent | Answer]:
         self.messages, self.policy = messages, policy
@@ -72,7 +83,13 @@ def test_policy_options_and_the_system_prompt_arrive(fake: FakeAssistant) -> Non
 def test_json_is_one_document_with_every_figure(fake: FakeAssistant) -> None:
     document = json.loads(ask("hi", "--json").output)
     assert document["text"] == "Hello [b]you[/b]"
-    assert document["usage"] == {"prompt_tokens": 5, "reused_tokens": 0, "generated_tokens": 2}
+    assert document["usage"] == {
+        "prompt_tokens": 5,
+        "reused_tokens": 0,
+        "reused_from": {"device": 0, "host": 0, "disk": 0},
+        "computed_tokens": 5,
+        "generated_tokens": 2,
+    }
     assert set(document["timings"]) == {
         "queue_s",
         "prefill_s",
@@ -84,6 +101,25 @@ def test_json_is_one_document_with_every_figure(fake: FakeAssistant) -> None:
     }
     assert (document["model"], document["finish_reason"]) == ("fake", "stop")
     assert document["policy"]["temperature"] == GenerationPolicy().temperature
+
+
+def test_explained_it_says_on_stderr_what_was_read_and_what_went_wrong(fake: FakeAssistant) -> None:
+    fake.problems = ["A page could not be kept."]
+    assert (ask("hi").stdout, ask("hi").stderr) == ("Hello [b]you[/b]\n", "A page could not be kept.\n")
+    fake.budgets = SimpleNamespace(device="cpu", notes=("vram auto: some.", "ram auto: off."))
+    explained = ask("hi", "-v")
+    assert explained.stdout == "Hello [b]you[/b]\n"
+    assert explained.stderr.splitlines() == [
+        "vram auto: some.",
+        "ram auto: off.",
+        "A page could not be kept.",
+        "Read: 5 tokens read, 0.2 s.",
+    ]
+
+
+def test_the_assistant_is_closed(fake: FakeAssistant) -> None:
+    ask("hi")
+    assert fake.is_closed
 
 
 def run(arguments: list[str], stdin: bytes = b"", **environment: str) -> subprocess.CompletedProcess[bytes]:
@@ -110,7 +146,8 @@ def test_an_answer_that_breaks_off_is_an_error(fake: FakeAssistant) -> None:
         ([" "], b" \n", 2, "There is nothing to ask"),
         (["hi"], b"caf\xe9", 1, "byte 3 is 0xe9"),
         (["hi", "--top-p", "7"], b"", 2, "top_p in --top-p is 7"),
-        (["hi", "--kv-memory", "20000000"], b"", 2, "kv_memory in --kv-memory"),
+        (["hi", "--vram", "20000000"], b"", 2, "vram in --vram"),
+        (["hi", "--disk", "much"], b"", 2, 'disk in --disk is "much"'),
         (["hi", "--model", "no-such-model"], b"", 1, "No model is called no-such-model"),
         (["hi", "--model", "./missing.gguf"], b"", 1, "missing.gguf"),
         (["hi", "--offline"], b"", 1, "offline mode is on"),
@@ -151,7 +188,7 @@ def test_a_real_answer_redirected_is_only_its_text(octavo_home: Path, small_mode
 def test_ctrl_c_ends_the_answer_and_keeps_what_came(octavo_home: Path, small_model: Path) -> None:
     arguments = ["ask", "Tell me a long story about a fox.", "--model", str(small_model), "--temperature", "0"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "octavo.app", *arguments, "--max-tokens", "4000", "--kv-memory", "128MiB"],
+        [sys.executable, "-m", "octavo.app", *arguments, "--max-tokens", "4000", "--vram", "128MiB"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
     )

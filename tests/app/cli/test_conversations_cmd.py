@@ -20,7 +20,7 @@ from octavo.storage.conversations import Conversations
 from octavo.storage.database import open_database
 from octavo.storage.paths import Paths
 
-METRICS = AnswerMetrics(5, 0, 5, 2, 0.0, 0.1, 0.2, 10.0, 12.0, 100.0, 0.3)
+METRICS = AnswerMetrics(5, 0, 0, 0, 0, 5, 2, 0.0, 0.1, 0.2, 10.0, 12.0, 100.0, 0.3)
 
 Octavo = Callable[..., Any]
 
@@ -170,6 +170,12 @@ class FakeAssistant:
     @staticmethod
     def written(message: Message) -> str:
         return f"{message.role}: {message.content}\n"
+
+    def take_problems(self) -> list[str]:
+        return []
+
+    def close(self) -> None:
+        pass
 
     def answer_prompt(self, prompt: list[int], policy: GenerationPolicy, **_: Any) -> Iterator[TextEvent | Answer]:
         self.prompts.append("".join(map(chr, prompt)))

@@ -11,6 +11,7 @@ from octavo.app.models.catalogue import (
 )
 from octavo.app.models.discover import SUPPORTED_FAMILIES
 from octavo.app.models.text import human_parameters, human_size, human_tokens
+from octavo.engine.planner import kv_bytes
 
 ENTRIES = list(load_catalogue())
 
@@ -72,7 +73,7 @@ def test_names_are_found_whatever_their_case() -> None:
 
 def test_kv_bytes_are_two_times_layers_heads_dimension_and_bytes() -> None:
     # Qwen2.5-Coder-0.5B: 24 layers, 2 KV heads of 64, bfloat16: 12,288 bytes a token.
-    assert load_catalogue().default_entry.shape.kv_bytes(1000) == 12_288_000
+    assert kv_bytes(load_catalogue().default_entry.shape.sizes(), 1024) == 12_288 * 1024
 
 
 def test_an_unknown_kind_of_source_is_refused() -> None:

@@ -1,0 +1,115 @@
+"""What computing takes besides weights and KV pages, followed through the code tensor by tensor.
+
+A test compares it with what torch allocates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from octavo.engine.config import EngineConfig
+from octavo.engine.kv.codec import CODECS
+
+GROUP_PAGES = 64
+"""Pages that attention reads at a time: those that are not on the device pass through as many slots of one layer."""
+
+# One tile of a matrix, expanded for a product; the engine bounds it so.
+_TILE_BYTES = 32 * 2**20
+_FLOAT32 = 4
+# Scratch of torch's own kernels, which is not followed: measured, 0 to 2 %.
+_SCRATCH = 1.02
+# Bytes that torch's kernels hold of a number of K and its V while they decode them, in any codec.
+_DECODED_TWICE = 24
+# Bytes of a score of attention in plain torch: three float32 at the most.
+_SCORES = 12
+_BFLOAT16 = 2
+
+
+class ModelSizes(Protocol):
+    """The sizes of a model that memory depends on; a ModelSpec has them all."""
+
+    @property
+    def num_layers(self) -> int: ...
+    @property
+    def hidden_size(self) -> int: ...
+    @property
+    def num_heads(self) -> int: ...
+    @property
+    def num_kv_heads(self) -> int: ...
+    @property
+    def head_dim(self) -> int: ...
+    @property
+    def intermediate_size(self) -> int: ...
+    @property
+    def vocab_size(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class RunSizes:
+    """What memory depends on besides the model. `compute_bytes` are those of the type prefill multiplies in."""
+
+    page_size: int = EngineConfig.page_size
+    prefill_chunk: int = EngineConfig.prefill_chunk
+    compute_bytes: int = _BFLOAT16
+    max_sequences: int = EngineConfig.max_sequences
+    on_cuda: bool = False
+
+
+_PLAIN = RunSizes()
+
+
+def workspace_bytes(sizes: ModelSizes, context: int, codec: str = "bf16", run: RunSizes = _PLAIN) -> int:
+    """The most that the engine holds on its device besides weights and KV pool, with a context of `context` tokens.
+
+    It does not grow with the context but for the angle table: prefill reads the pages before its chunk in groups of
+    a fixed number. The parts follow the code as it runs on a CPU with native kernels, or on CUDA with torch's.
+    """
+    rows = min(run.prefill_chunk, context)
+    angles = max(context, run.page_size) * sizes.head_dim * _FLOAT32
+    state = run.max_sequences * sizes.num_heads * (sizes.head_dim + 2) * _FLOAT32
+    logits = run.max_sequences * sizes.vocab_size * _FLOAT32
+    step = _chunk_bytes(sizes, rows, context - rows, codec, run)
+    if run.on_cuda:
+        step = max(step, _decode_bytes(sizes, context, run))
+    return angles + state + logits + int(step * _SCRATCH)
+
+
+def _chunk_bytes(sizes: ModelSizes, rows: int, past: int, codec: str, run: RunSizes) -> int:
+    """A prefill chunk of `rows` tokens after `past` others, in the widest moment of a layer."""
+    queries, keys = sizes.num_heads * sizes.head_dim, sizes.num_kv_heads * sizes.head_dim
+    hidden, inner, narrow = sizes.hidden_size, sizes.intermediate_size, run.compute_bytes
+    # Two hidden states and their norm; q, k, v and what attention returned; the last layer's activation.
+    held = hidden * (2 * _FLOAT32 + narrow) + 2 * (queries + keys) * _FLOAT32 + inner * narrow
+    is_lossless = CODECS[codec].is_lossless
+    # The chunk's K and V, and which of its queries sees which of them in which form.
+    staging = 2 * keys * _BFLOAT16 + (0 if is_lossless else 2 * rows * _FLOAT32)
+    attention = _attention_bytes(sizes, rows, past, is_lossless, run)
+    feed_forward = rows * inner * (2 * _FLOAT32 + narrow)
+    # bitsandbytes expands a whole matrix, our own kernels a tile at a time.
+    tile = hidden * narrow * (inner if run.on_cuda else min(inner, _TILE_BYTES // (hidden * narrow)))
+    return rows * (held + staging) + max(attention, feed_forward) + tile
+
+
+def _attention_bytes(sizes: ModelSizes, rows: int, past: int, is_lossless: bool, run: RunSizes) -> int:
+    """The widest moment of a chunk's attention: over a group of earlier pages, at their merging, or over itself."""
+    queries, keys, narrow = sizes.num_heads * sizes.head_dim, sizes.num_kv_heads * sizes.head_dim, run.compute_bytes
+    merged = rows * queries * _FLOAT32 if past else 0
+    group, own = min(GROUP_PAGES * run.page_size, past), rows if is_lossless else 2 * rows
+    # K and V of the group, and as torch's kernel repacks them; its result, and the queries by KV head.
+    reading = merged + 4 * group * keys * narrow + 2 * rows * queries * narrow
+    merging = 2 * merged + rows * queries * (narrow + _FLOAT32)
+    # K and V of the chunk as computed, as encoded, and both together; for each query head, and repacked; the result.
+    itself = merged + 2 * (rows if is_lossless else 4 * rows) * keys * narrow + (4 * own + rows) * queries * narrow
+    if run.on_cuda:
+        decoding = group * keys * _DECODED_TWICE
+        scoring = 2 * group * queries * narrow + sizes.num_heads * rows * group * _SCORES
+        reading += max(decoding, scoring)
+        itself += sizes.num_heads * rows * own * _SCORES
+    return rows * queries * narrow + max(reading, merging, itself)
+
+
+def _decode_bytes(sizes: ModelSizes, context: int, run: RunSizes) -> int:
+    """One token of every sequence, where torch decodes a group of pages of all of them at once."""
+    tokens = run.max_sequences * min(GROUP_PAGES * run.page_size, context)
+    return tokens * sizes.num_kv_heads * sizes.head_dim * _DECODED_TWICE
