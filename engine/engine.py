@@ -101,7 +101,7 @@ class Engine:
         policy: GenerationPolicy,
         *,
         eos_ids: frozenset[int] = frozenset(),
-        owner: str = ANONYMOUS,
+        owner: str = "",
     ) -> int:
         """Queue a prompt and return its request id.
 
@@ -120,7 +120,7 @@ class Engine:
             token_ids=list(prompt_ids),
             num_prompt=len(prompt_ids),
             limit=min(len(prompt_ids) + policy.max_tokens, self.max_context),
-            owner=owner,
+            owner=owner or ANONYMOUS,
             eos_ids=eos_ids,
             sampler=Sampler(policy),
         )
@@ -170,7 +170,7 @@ class Engine:
         policy: GenerationPolicy,
         *,
         eos_ids: frozenset[int] = frozenset(),
-        owner: str = ANONYMOUS,
+        owner: str = "",
     ) -> Iterator[Event]:
         """Events of one request, for a caller that runs no other; leaving the loop early gives every page back."""
         request_id = self.submit(prompt_ids, policy, eos_ids=eos_ids, owner=owner)

@@ -31,6 +31,13 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Options without a command are the screen's: `octavo --model M` is `octavo chat --model M`."""
+        own = {option for param in self.get_params(ctx) for option in param.opts}
+        if args and args[0].startswith("-") and args[0] not in own:
+            args = ["chat", *args]
+        return super().parse_args(ctx, args)
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None

@@ -195,7 +195,8 @@ class HostPool:
 
     def view(self, row: int) -> memoryview:
         """The bytes of a row, layer by layer."""
-        return self._array[row].data.cast("B")
+        row_bytes: memoryview = self._array[row].data.cast("B")
+        return row_bytes
 
     def write(self, rows: Ids, layer: int, encoded: Tensor) -> None:
         """`encoded` `[len(rows), slot_bytes]` into one layer of `rows`."""
