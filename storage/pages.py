@@ -23,7 +23,8 @@ from octavo.storage.pagestore.errors import AlignmentError, PageStoreBusyError, 
 from octavo.storage.pagestore.index import StoredPage
 from octavo.storage.pagestore.laying import NewPage
 from octavo.storage.pagestore.opening import PageStoreMissingError
-from octavo.storage.pagestore.store import Space, Store, StoreStats
+from octavo.storage.pagestore.space import Space
+from octavo.storage.pagestore.store import Store, StoreStats
 from octavo.storage.pagestore.verifying import VerifyReport
 
 __all__ = [

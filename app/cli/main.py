@@ -22,6 +22,7 @@ COMMANDS = {
     "models": ("models", "Fetch, list, choose, inspect and remove models."),
     "paths": ("paths", "Print the folders and files Octavo uses."),
     "plan": ("plan", "Say how much memory a model needs at a context length."),
+    "store": ("store", "Look at the page store on the disk, check it, tidy it up, empty it."),
 }
 
 

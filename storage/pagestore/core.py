@@ -119,7 +119,10 @@ class Core:
         connection.executemany("UPDATE pages SET last_use = ? WHERE id = ?", ((at, page) for page, at in uses.items()))
 
     def write_counters(self, connection: sqlite3.Connection) -> None:
-        self.index.count(connection, bytes_written=self.totals["bytes_written"], cap=self.cap or 0)
+        values = {"bytes_written": self.totals["bytes_written"]}
+        if self.cap is not None:
+            values["cap"] = self.cap
+        self.index.count(connection, **values)
 
 
 def now() -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from octavo.storage.pagestore.aligned_io import UNIT
 from octavo.storage.pagestore.core import Core
+from octavo.storage.pagestore.erasing import drop_bad
 from octavo.storage.pagestore.errors import why_not
 from octavo.storage.pagestore.index import StoredPage
 from octavo.storage.pagestore.records import Shape
@@ -33,20 +34,34 @@ def verify(core: Core) -> VerifyReport:
     """
     shapes = {number: shape for number, (_, shape) in core.index.spaces().items()}
     pages = core.index.pages("1 ORDER BY segment, start")
-    sizes = {number: num_bytes // UNIT for number, num_bytes in core.files.found().items()}
     problems = [*_segments(core), *_overlaps(pages, shapes)]
-    windows: dict[int, Window] = {}
-    for page in pages:
-        place, end = page.place, page.place.start + shapes[page.space].page_units
-        window = windows.get(place.segment)
-        if window is None or window.num_units < end:
-            windows = {place.segment: Window(core.files, place.segment, max(sizes.get(place.segment, 0), end))}
-        problem = _problem(windows[place.segment], page, shapes[page.space])
-        if problem and core.index.by_id(page.page_id) == page and not _is_being_forgotten(core, page):
-            problems.append(
-                f"Page {page.identity.hex()[:12]} in segment {place.segment}, unit {place.start}: {problem}"
-            )
+    for page, problem in _damaged(core, pages, shapes):
+        name, place = page.identity.hex()[:12], page.place
+        problems.append(f"Page {name} in segment {place.segment}, unit {place.start}: {problem}")
     return VerifyReport(len(pages), sum(shapes[page.space].page_bytes for page in pages), tuple(problems))
+
+
+def drop_damaged(core: Core) -> int:
+    """Erase every page that is not what was written; how many there were. Raises OSError and sqlite3.Error."""
+    shapes = {number: shape for number, (_, shape) in core.index.spaces().items()}
+    damaged = [page for page, _ in _damaged(core, core.index.pages("1 ORDER BY segment, start"), shapes)]
+    for page in damaged:
+        core.mark_bad(page)
+    drop_bad(core)
+    return len(damaged)
+
+
+def _damaged(core: Core, pages: list[StoredPage], shapes: dict[int, Shape]) -> Iterator[tuple[StoredPage, str]]:
+    """The pages, in order of place, that are not what was written, each with what is wrong."""
+    sizes = {number: num_bytes // UNIT for number, num_bytes in core.files.found().items()}
+    window = None
+    for page in pages:
+        segment, end = page.place.segment, page.place.start + shapes[page.space].page_units
+        if window is None or window.number != segment or window.num_units < end:
+            window = Window(core.files, segment, max(sizes.get(segment, 0), end))
+        problem = _problem(window, page, shapes[page.space])
+        if problem and core.index.by_id(page.page_id) == page and not _is_being_forgotten(core, page):
+            yield page, problem
 
 
 def _segments(core: Core) -> Iterator[str]:

@@ -96,7 +96,7 @@ class Kit:
 
     def evict(self, page: Page) -> None:
         """Drop a page as eviction does."""
-        core = self.opened[-1]._core
+        core = self.opened[-1]._session.core
         drop_rows(core, core.index.pages("identity = ?", [page.identity]))
 
     def damage_index(self) -> None:

@@ -52,7 +52,7 @@ def test_a_smaller_cap_takes_hold_when_the_store_is_opened(kit: Any) -> None:
 
 def test_the_longest_unused_goes_first_and_of_a_chain_its_tail(kit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(10**6))
-    for module in ("store", "writing"):
+    for module in ("space", "writing"):
         monkeypatch.setattr(f"octavo.storage.pagestore.{module}.now", lambda: next(clock))
     old, used, filler = kit.chain(0, 40), kit.chain(1000, 40), kit.chain(2000, 120)
     space = kit.space(CAP)
@@ -75,7 +75,7 @@ def test_pages_being_read_are_not_evicted(kit: Any) -> None:
     pages = kit.chain(0, 64)
     space = kit.space(CAP)
     space.write(pages)
-    core = kit.opened[0]._core
+    core = kit.opened[0]._session.core
     held = [page.page_id for page in space.find([page.identity for page in pages[:3]])]
     core.leases.hold(held)
 
@@ -90,7 +90,7 @@ def test_a_store_full_of_pages_being_read_refuses_in_words(kit: Any) -> None:
     pages = kit.chain(0, 220)
     space = kit.space(CAP)
     space.write(pages)
-    core = kit.opened[0]._core
+    core = kit.opened[0]._session.core
     held = [page.page_id for page in core.index.pages()]
     core.leases.hold(held)
 

@@ -57,7 +57,7 @@ def test_on_a_full_disk_new_pages_take_the_place_of_the_least_valuable(kit: Any,
 def test_an_index_that_finds_the_disk_full_keeps_nothing_and_goes_on_later(kit: Any) -> None:
     pages = kit.chain(0, 40)
     space = kit.space()
-    writer = kit.opened[0]._core.index.writer
+    writer = kit.opened[0]._session.core.index.writer
     (num_pages,) = writer.execute("PRAGMA page_count").fetchone()
     writer.execute(f"PRAGMA max_page_count = {num_pages}")
 
@@ -311,7 +311,7 @@ def test_an_index_damaged_while_it_is_open_is_made_again(kit: Any, monkeypatch: 
     pages = kit.chain(0, 5)
     space = kit.space()
     space.write(pages[:3])
-    core = kit.opened[0]._core
+    core = kit.opened[0]._session.core
     core.index.checkpoint()
     kit.damage_index()
 
@@ -334,7 +334,7 @@ def test_a_damaged_index_never_stops_a_look_up(kit: Any, monkeypatch: pytest.Mon
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(kit.opened[0]._core.index, "find", damaged)
+        patch.setattr(kit.opened[0]._session.core.index, "find", damaged)
         assert space.find([kit.page(1).identity]) == [None]
     assert space.write([kit.page(2)]) == [None]
 
