@@ -84,7 +84,10 @@ AnswerEvents = Generator[TextEvent | Answer, None, None]
 
 
 class Assistant:
-    """An engine and the tokenizer of its model; `budgets` say what memory it was given and why."""
+    """An engine and the tokenizer of its model; `budgets` say what memory it was given and why.
+
+    `store` keeps its pages over restarts; it is closed with the assistant.
+    """
 
     def __init__(
         self,
@@ -98,7 +101,7 @@ class Assistant:
         self.engine = engine
         self.tokenizer = tokenizer
         self.budgets = budgets
-        self._store = store
+        self.store = store
         self._problems = list(problems)
 
     def take_problems(self) -> list[str]:
@@ -109,15 +112,15 @@ class Assistant:
     def close(self) -> None:
         """End what runs, write down the pages that wait, and let go of the page store."""
         self.engine.close()
-        if self._store is not None:
-            self._store.close()
+        if self.store is not None:
+            self.store.close()
 
     def answer(
         self,
         messages: Sequence[Message],
         policy: GenerationPolicy,
         *,
-        owner: str = "",
+        owner: str | None = None,
         is_cancelled: Callable[[], bool] = lambda: False,
     ) -> AnswerEvents:
         """`answer_prompt` for messages, in the model's own chat format."""
@@ -129,7 +132,7 @@ class Assistant:
         prompt_ids: list[int],
         policy: GenerationPolicy,
         *,
-        owner: str = "",
+        owner: str | None = None,
         is_cancelled: Callable[[], bool] = lambda: False,
     ) -> AnswerEvents:
         """Text as it comes, then the Answer. `is_cancelled` is asked once a step; a cancelled answer is kept.
@@ -141,7 +144,8 @@ class Assistant:
 
         engine, stream, stops = self.engine, self.tokenizer.stream(), StopStrings(policy.stop)
         text, token_ids, num_told = "", [], 0
-        request_id = engine.submit(prompt_ids, policy, eos_ids=self.tokenizer.eos_ids, owner=owner)
+        named = {} if owner is None else {"owner": owner}
+        request_id = engine.submit(prompt_ids, policy, eos_ids=self.tokenizer.eos_ids, **named)
         try:
             while True:
                 if is_cancelled():

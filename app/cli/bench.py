@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from octavo.app.cli.bench_concurrent import concurrent
+from octavo.app.cli.bench_reopen import reopen
 from octavo.app.cli.bench_startup import startup
 from octavo.app.cli.bench_store import store
 
@@ -24,6 +26,8 @@ def command() -> None:
     """Measure this machine. Run one bench at a time, on a quiet machine."""
 
 
+command.add_command(concurrent)
+command.add_command(reopen)
 command.add_command(startup)
 command.add_command(store)
 

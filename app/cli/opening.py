@@ -9,18 +9,20 @@ from octavo.app.cli.progress import announce, progress_bar
 if TYPE_CHECKING:
     from octavo.app.assistant.assistant import Assistant
     from octavo.app.settings import Settings
+    from octavo.storage.paths import Paths
 
 
-def open_assistant(settings: Settings) -> tuple[Assistant, str]:
+def open_assistant(settings: Settings, paths: Paths | None = None) -> tuple[Assistant, str]:
     """The assistant on the model the settings name, and that model's name.
 
+    paths: where models and pages are, by default this user's own folders.
     Raises the errors of `resolve_model`, `ensure_model` and `open_model`, each one sentence.
     """
     from octavo.app.assistant.assistant import open_model
     from octavo.app.models.resolve import ensure_model, resolve_model
     from octavo.storage.paths import Paths
 
-    paths = Paths.from_environment()
+    paths = paths or Paths.from_environment()
     model = resolve_model(None, settings, paths)
     with progress_bar() as progress:
         ensure_model(model, paths, offline=settings.offline, announce=announce, progress=progress)
