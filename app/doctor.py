@@ -49,6 +49,7 @@ def _examine_files(report: Report, paths: Paths) -> None:
     _attempt(report, "disk", lambda report: files.disk(report, paths))
     _attempt(report, "settings", lambda report: files.settings(report, paths))
     _attempt(report, "models", lambda report: files.models(report, paths))
+    _attempt(report, "budgets", lambda report: files.budgets(report, paths))
 
 
 def _attempt(report: Report, part: str, look: Callable[[Report], dict[str, Any]]) -> None:

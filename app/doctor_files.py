@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from octavo.app.doctor_report import Report
-from octavo.app.errors import AppError
+from octavo.app.errors import AppError, SettingsError
 from octavo.app.models.text import human_size
+from octavo.engine.errors import EngineError
 from octavo.storage.paths import Paths
 
 if TYPE_CHECKING:
@@ -81,6 +82,42 @@ def models(report: Report, paths: Paths) -> dict[str, Any]:
     }
 
 
+def budgets(report: Report, paths: Paths) -> dict[str, Any]:
+    """What each tier of the KV cache would get with the model in use, and why."""
+    from octavo.app.budgets import choose_device, measure_machine, resolve_budgets
+    from octavo.app.models.planned import planned_model
+
+    if not report.facts.get("torch"):
+        return {}  # which device there is, only torch can say
+    chosen = _settings(paths)
+    try:
+        device = choose_device(chosen)
+        model = planned_model(chosen, paths, device)
+        machine = measure_machine(paths)
+        found = resolve_budgets(chosen, model.sizes, model.weight_bytes, model.context, device, machine)
+    except SettingsError as error:
+        report.problem(str(error), "Change it in the settings, or with the flag of the same name.")
+        return {}
+    except (AppError, EngineError) as error:
+        report.problem(f"The budgets of the KV cache are unknown: {error}", "Correct that first.")
+        return {}
+    sizes = {"vram": found.vram, "ram": found.host_bytes, "disk": found.disk_bytes}
+    return {"device": device} | {
+        tier: {"size": size, "why": note.removeprefix(f"{tier} ")}
+        for (tier, size), note in zip(sizes.items(), found.notes, strict=True)
+    }
+
+
+def _settings(paths: Paths) -> Settings:
+    """The settings, or the defaults: what is wrong with them is reported where they are looked at."""
+    from octavo.app.settings import Settings, load_settings
+
+    try:
+        return load_settings(paths=paths)
+    except AppError:
+        return Settings()
+
+
 def _present(report: Report, model: ListedModel, registry: Registry) -> dict[str, Any]:
     """`sha256` is what was found when the file was read, None if it was not; nothing is read now."""
     digest = None
@@ -103,12 +140,8 @@ def _present(report: Report, model: ListedModel, registry: Registry) -> dict[str
 
 def _in_use(report: Report, paths: Paths) -> dict[str, Any]:
     from octavo.app.models.resolve import resolve_model
-    from octavo.app.settings import Settings, load_settings
 
-    try:
-        chosen = load_settings(paths=paths)
-    except AppError:  # reported where the settings are looked at
-        chosen = Settings()
+    chosen = _settings(paths)
     try:
         model = resolve_model(None, chosen, paths)
     except AppError as error:

@@ -19,7 +19,8 @@ _BYTES = ("ram_total", "ram_available", "memory_total", "memory_free", "free", "
 def command(as_json: bool) -> int:
     """Say what was found on this machine, and what is wrong.
 
-    Python, torch, GPU, kernels, memory, disk, folders, settings and where each comes from, models, environment.
+    Python, torch, GPU, kernels, memory, disk, folders, settings and where each comes from, models, budgets,
+    environment.
     Exits with 1 if something is wrong.
     """
     from octavo.app.doctor import examine
@@ -63,6 +64,8 @@ def _text(label: str, value: Any) -> str:
     if label in _BYTES and isinstance(value, int):
         return human_size(value)
     if isinstance(value, dict):
+        if "why" in value:
+            return str(value["why"])
         if "source" in value:
             return f"{_text('', value['value']):<16}  {value['source']}"
         return ", ".join(_text(key, item) for key, item in value.items() if item not in (None, ""))

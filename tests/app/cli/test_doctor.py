@@ -10,7 +10,7 @@ from octavo.app.doctor_report import Report
 from octavo.engine import hardware
 from octavo.engine.hardware import Gpu, TorchBuild
 
-PARTS = ["python", "hardware", "torch", "kernels", "folders", "disk", "settings", "models", "environment"]
+PARTS = ["python", "hardware", "torch", "kernels", "folders", "disk", "settings", "models", "budgets", "environment"]
 GPU = Gpu("RTX 4070", 12 * 10**9, 11 * 10**9, "550.54")
 
 
@@ -28,10 +28,35 @@ def test_every_part_is_reported(octavo: Callable[..., Any], monkeypatch: pytest.
 
     assert [*PARTS, "problems"] == list(document)
     assert document["hardware"]["ram_total"] > document["hardware"]["ram_available"] > 0
-    assert set(document["kernels"]) >= {"linear", "decode_attention", "threads"}
+    assert set(document["kernels"]) >= {"linear", "attend_pages", "threads"}
     assert document["settings"]["page_size"] == {"value": 32, "source": "default"}
     assert document["models"]["in_use"]["name"] == "qwen2.5-coder-0.5b"
     assert document["models"]["in_use"]["state"] == "not here"
+
+
+def test_the_budgets_are_said_with_their_reasons(octavo: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardware, "measure_gpus", list)
+    monkeypatch.setattr(hardware, "disk_free", lambda folder: 100 << 30)
+    monkeypatch.setenv("OCTAVO_VRAM", "256MiB")
+
+    _, document, _ = examine_json(octavo)
+    lines = [" ".join(line.split()) for line in octavo("doctor").out.splitlines()]
+
+    budgets = document["budgets"]
+    assert (budgets["device"], budgets["vram"]["size"], budgets["ram"]["size"]) == ("cpu", 256 << 20, 0)
+    assert budgets["disk"]["size"] == 25 << 30
+    assert [line for line in lines if line.startswith("disk auto: up to 26.8 GB, a quarter of")]
+    assert [line for line in lines if line.startswith("vram 256MiB: after")]
+
+
+def test_a_budget_that_holds_no_model_is_a_problem(octavo: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OCTAVO_VRAM", "10MiB")
+
+    code, document, problems = examine_json(octavo)
+
+    assert code == 1
+    assert document["budgets"] == {}
+    assert "vram in OCTAVO_VRAM is 10MiB, and this model needs at least" in problems
 
 
 def test_the_text_is_for_people(octavo: Callable[..., Any], octavo_home: Path) -> None:
