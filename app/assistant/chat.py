@@ -177,8 +177,10 @@ class Chat:
 
     def _stream(self, draft: _Draft, prompt_ids: list[int], is_cancelled: Callable[[], bool]) -> ChatEvents:
         policy = self._settings.generation.policy()
+        owner = draft.message.conversation_id
+        answer = self.assistant.answer_prompt(prompt_ids, policy, owner=owner, is_cancelled=is_cancelled)
         # Closed here and now, whoever still holds the events: that is what frees the engine.
-        with closing(self.assistant.answer_prompt(prompt_ids, policy, is_cancelled=is_cancelled)) as events:
+        with closing(answer) as events:
             for event in events:
                 if isinstance(event, Answer):
                     draft.text, draft.token_ids = event.text, _spelling(event, self.assistant.tokenizer)

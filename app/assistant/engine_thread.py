@@ -175,7 +175,7 @@ class EngineThread:
                 self._report(error)
             with suppress(Exception):
                 self._emit(self._gauge.status(self._chat.assistant if self._chat else None, busy=False))
-        self._chat = None
+        self._let_go()
 
     def _answer(self, command: _Answer) -> None:
         try:
@@ -194,7 +194,7 @@ class EngineThread:
         except (EngineError, StorageError):
             raise
         except Exception:
-            self._chat, self._gauge = None, Gauge()  # whatever state the engine is in, nothing more is asked of it
+            self._let_go()  # whatever state the engine is in, nothing more is asked of it
             raise
         finally:
             self._forget(command.ask)
@@ -214,7 +214,8 @@ class EngineThread:
     def _load(self, model: str | None) -> None:
         from octavo.app.models.resolve import resolve_model
 
-        self._model, self._chat, self._gauge = model, None, Gauge()
+        self._model = model
+        self._let_go()
         gc.unfreeze()  # the screen hides from the collector what was loaded by then
         gc.collect()  # two models at once may be more than the memory holds
         started, name = time.perf_counter(), model or ""
@@ -234,6 +235,13 @@ class EngineThread:
             return
         self._chat = Chat(assistant, self._conversations, self._settings, name)
         self._emit(ModelReady(name, assistant.engine.max_context, time.perf_counter() - started))
+
+    def _let_go(self) -> None:
+        """Close the model that is loaded, if there is one; its pages are written down, so this may take a moment."""
+        chat, self._chat, self._gauge = self._chat, None, Gauge()
+        if chat is not None:
+            with suppress(Exception):
+                chat.assistant.close()
 
     def _forget(self, ask: _Ask) -> None:
         with self._lock:

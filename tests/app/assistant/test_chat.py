@@ -61,6 +61,11 @@ def test_a_turn_tells_what_happens_in_order_and_saves_it(
     assert conversations.get(conversation_id).title == "What is it?"
 
 
+def test_the_pages_of_an_answer_are_the_conversations(chat: Chat, engine: Any, conversation_id: str) -> None:
+    list(chat.turn(conversation_id, "Hello"))
+    assert engine.owners == [conversation_id]
+
+
 def test_the_question_is_saved_before_the_engine_is_asked(
     chat: Chat, engine: Any, conversations: Conversations, conversation_id: str
 ) -> None:

@@ -71,9 +71,11 @@ class Loader:
         self.allowed.set()
         self.names: list[str] = []
         self.error: Exception | None = None
+        self.before: Callable[[], None] = lambda: None
 
     def __call__(self, model: Any, settings: Settings, paths: Paths) -> Assistant:
         self.names.append(model.name)
+        self.before()
         assert self.allowed.wait(PATIENCE_S)
         if self.error is not None:
             raise self.error
@@ -136,6 +138,21 @@ def test_loads_answers_and_tells_its_figures(
     kinds = [kind for kind in dict.fromkeys(screen.kinds()) if kind != "Status"]
     assert kinds == ["ModelLoading", "ModelReady", "UserSaved", "AnswerStarted", "AnswerText", "AnswerDone"]
     assert conversations.path(conversation_id)[-1] == done.message
+
+
+def test_a_model_that_is_let_go_of_writes_down_its_pages_first(
+    thread: EngineThread, loader: Loader, screen: Screen, engine: Any
+) -> None:
+    closed_at_load: list[bool] = []
+    loader.before = lambda: closed_at_load.append(engine.closed)
+    for _ in range(2):
+        thread.load()
+        screen.wait(ModelReady)
+        screen.wait(Status)
+    assert closed_at_load == [False, True]
+    engine.closed = False
+    assert thread.close(PATIENCE_S)
+    assert engine.closed
 
 
 def test_a_question_loads_the_model_if_nobody_did(thread: EngineThread, screen: Screen, conversation_id: str) -> None:
