@@ -130,9 +130,9 @@ def resolve_budgets(
 
     Raises SettingsError, with the numbers, where `vram` cannot hold the smallest engine that runs.
     """
-    need = _Need(settings, sizes, weight_bytes, context, device)
-    pool, note = _pool_on_cuda(need, machine) if need.run.on_cuda else _pool_on_cpu(need, machine)
     disk, disk_note = _disk(settings, machine)
+    need = _Need(settings, sizes, weight_bytes, context, device, writes=disk > 0)
+    pool, note = _pool_on_cuda(need, machine) if need.run.on_cuda else _pool_on_cpu(need, machine)
     host, host_note = _host(need, pool, machine)
     return Budgets(
         device=device,
@@ -149,7 +149,9 @@ def resolve_budgets(
 class _Need:
     """What a model takes on its device: `fixed` before there is a pool, and the pools that are worth having."""
 
-    def __init__(self, settings: Settings, sizes: ModelSizes, weight_bytes: int, context: int, device: str) -> None:
+    def __init__(
+        self, settings: Settings, sizes: ModelSizes, weight_bytes: int, context: int, device: str, *, writes: bool
+    ) -> None:
         from octavo.engine import planner
         from octavo.engine.workspace import workspace_bytes
 
@@ -164,6 +166,7 @@ class _Need:
         self.tails = planner.tail_bytes(sizes, codec, run)
         self.whole = self.tails + planner.kv_bytes(sizes, context, codec, run.page_size)
         self.smallest = planner.smallest_pool_bytes(sizes, codec, run)
+        self.buffer = planner.write_buffer_bytes(sizes, codec, run) if writes else 0
 
     def tokens_of(self, pool: int) -> int:
         """Tokens whose complete pages a pool holds."""
@@ -201,7 +204,7 @@ def _pool_on_cpu(need: _Need, machine: Machine) -> tuple[int, str]:
     if isinstance(vram, int):
         pool = need.pool_of(vram)
         return pool, _explicit(need, vram, pool, f"; {counted}")
-    left = machine.ram_available - need.weight_bytes - need.workspace
+    left = machine.ram_available - need.weight_bytes - need.workspace - need.buffer
     pool = need.pool_within(int(left * RAM_SHARE))
     why = f"{counted}"
     if pool < need.whole:
@@ -245,22 +248,22 @@ def _explicit(need: _Need, vram: int, pool: int, more: str) -> str:
 
 def _host(need: _Need, pool: int, machine: Machine) -> tuple[int, str]:
     ram = need.settings.ram
+    buffer = f"; {human_size(need.buffer)} buffer what is on its way to disk" if need.buffer else ""
     if ram == "off":
-        return 0, "ram off: pages that leave the device are on disk, or computed again."
+        return 0, f"ram off: pages that leave the device are on disk or lost{buffer}."
     if ram == "auto" and not need.run.on_cuda:
-        return 0, "ram auto: off, because without a GPU the pool is in RAM already."
+        return 0, f"ram auto: off, because without a GPU the pool is in RAM already{buffer}."
     if isinstance(ram, int):
-        size, start = ram, f"ram {format_size(ram)}"
-        why = "of pages that left the device"
+        size, start, why = ram, f"ram {format_size(ram)}", "for pages that leave the device"
     else:
-        half = int(machine.ram_available * HOST_SHARE)
-        most = need.run.max_sequences * (need.whole - need.tails)
-        size, start = min(half, most), "ram auto"
+        size, start = int(machine.ram_available * HOST_SHARE), "ram auto"
         why = f"half of the {human_size(machine.ram_available)} available"
-        if most < half:
-            why = f"as much as {need.run.max_sequences} conversations of the whole context take"
+        most = need.run.max_sequences * (need.whole - need.tails)
+        if most < size:
+            size, why = most, f"as much as {need.run.max_sequences} conversations of the whole context take"
     if size <= pool:
-        return 0, f"{start}: off, because {human_size(size)} are not more than the pool of {human_size(pool)} above it."
+        size_words, pool_words = human_size(size), human_size(pool)
+        return 0, f"{start}: off, because {size_words} are not more than the pool of {pool_words} above it{buffer}."
     return size, f"{start}: {human_size(size)}, {why}."
 
 

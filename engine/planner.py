@@ -76,6 +76,12 @@ def smallest_pool_bytes(sizes: ModelSizes, codec: str, run: RunSizes = _PLAIN) -
     return tail_bytes(sizes, codec, run) + kv_bytes(sizes, run.page_size, codec, run.page_size)
 
 
+def write_buffer_bytes(sizes: ModelSizes, codec: str, run: RunSizes = _PLAIN) -> int:
+    """RAM that pages wait in to be written to disk, where there is no larger host tier: two chunks and the tails."""
+    num_rows = 2 * run.prefill_chunk // run.page_size + run.max_sequences
+    return num_rows * kv_bytes(sizes, run.page_size, codec, run.page_size)
+
+
 def plan_memory(
     sizes: ModelSizes,
     weight_bytes: int,

@@ -15,7 +15,7 @@ from octavo.app.budgets import Budgets, Machine, choose_device, measure_machine,
 from octavo.app.errors import SettingsError
 from octavo.app.settings import Settings, load_settings
 from octavo.engine import hardware
-from octavo.engine.planner import PlainSizes, kv_bytes, smallest_pool_bytes, tail_bytes
+from octavo.engine.planner import PlainSizes, kv_bytes, smallest_pool_bytes, tail_bytes, write_buffer_bytes
 from octavo.engine.workspace import workspace_bytes
 from octavo.storage.paths import Paths
 
@@ -40,12 +40,15 @@ def test_on_a_cpu_auto_holds_the_whole_context_and_copies_no_ram_to_ram() -> Non
     assert budgets.vram == budgets.kv_bytes + budgets.workspace, "the weights are a mapped file and count apart"
     assert budgets.notes[0].startswith("vram auto: ")
     assert "hold the whole context of 131,072 tokens; the weights (4.72 GB) count apart" in budgets.notes[0]
-    assert budgets.notes[1] == "ram auto: off, because without a GPU the pool is in RAM already."
+    off = "ram auto: off, because without a GPU the pool is in RAM already"
+    # 2 x 512 / 32 + 16 pages of 4 MiB
+    assert budgets.notes[1] == f"{off}; 201 MB buffer what is on its way to disk."
+    assert resolve(disk="off").notes[1] == f"{off}."
 
 
 def test_on_a_cpu_auto_takes_four_fifths_of_what_is_left_in_whole_pages() -> None:
     budgets = resolve(replace(PC, ram_available=12_000_000_000))
-    left = 12_000_000_000 - WEIGHTS - budgets.workspace
+    left = 12_000_000_000 - WEIGHTS - budgets.workspace - write_buffer_bytes(LLAMA_8B, "bf16")
     page = 32 * 2**17
     assert 0.8 * left - page < budgets.kv_bytes <= 0.8 * left
     assert (budgets.kv_bytes - tail_bytes(LLAMA_8B, "bf16")) % page == 0
