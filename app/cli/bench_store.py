@@ -23,7 +23,7 @@ from octavo.app.errors import AppError
 if TYPE_CHECKING:
     from octavo.storage.pages import Space
 
-_BATCH_PAGES = 16  # written together, with one sync
+_BATCH_PAGES = 64  # written together, with one sync, as the engine does
 _READ_PAGES = 64  # asked for together
 _PAGE_TOKENS = 32
 _KINDS = ("write", "read", "random_read")

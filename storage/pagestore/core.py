@@ -33,17 +33,20 @@ class Leases:
     """Pages being read now: their places are not used again before the reads end."""
 
     def __init__(self) -> None:
-        self._counts: Counter[int] = Counter()
+        self._counts: dict[int, int] = {}
         self._ended = threading.Condition()
 
     def hold(self, page_ids: Iterable[int]) -> None:
         with self._ended:
-            self._counts.update(page_ids)
+            for page_id in page_ids:
+                self._counts[page_id] = self._counts.get(page_id, 0) + 1
 
     def release(self, page_ids: Iterable[int]) -> None:
         with self._ended:
-            self._counts.subtract(page_ids)
-            self._counts = +self._counts
+            for page_id in page_ids:
+                self._counts[page_id] -= 1
+                if not self._counts[page_id]:
+                    del self._counts[page_id]
             self._ended.notify_all()
 
     def held(self) -> frozenset[int]:

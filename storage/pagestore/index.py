@@ -195,24 +195,25 @@ class Index:
         known = self.spaces().items()
         return next((number for number, found in known if found == (root, shape)), None)
 
-    def insert(self, connection: sqlite3.Connection, space: int, headers: Sequence[PageHeader], last_use: int) -> None:
+    def insert(self, connection: sqlite3.Connection, space: int, headers: Iterable[PageHeader], last_use: int) -> None:
         """Add pages, each with its one owner. Raises sqlite3.IntegrityError if an identity or a place is taken."""
-        rows = [
-            (
-                header.epoch, space, header.identity, header.parent, pack_numbers("I", header.token_ids),
-                pack_numbers("Q", header.checksums), ORIGINS.index(header.origin), header.depth, header.place.segment,
-                header.place.start, header.place.run_start, header.place.run_slots, last_use,
-            )
-            for header in headers
-        ]  # fmt: skip
-        connection.executemany("INSERT INTO pages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
-        connection.executemany("INSERT INTO owners VALUES (?, ?)", [(each.owner, each.epoch) for each in headers])
+        owners: list[tuple[str, int]] = []
+
+        def rows() -> Iterator[tuple[Any, ...]]:
+            for header in headers:
+                owners.append((header.owner, header.epoch))
+                yield _row(space, header, last_use)
+
+        connection.executemany("INSERT INTO pages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows())
+        connection.executemany("INSERT INTO owners VALUES (?, ?)", owners)
 
     def add_owners(self, connection: sqlite3.Connection, page_ids: Iterable[int], owner: str) -> None:
         connection.executemany("INSERT OR IGNORE INTO owners VALUES (?, ?)", ((owner, page) for page in page_ids))
 
     def delete(self, connection: sqlite3.Connection, page_ids: Sequence[int]) -> None:
         """Remove pages and whoever owns them."""
+        if not page_ids:
+            return
         keys = [(page_id,) for page_id in page_ids]
         connection.executemany("DELETE FROM pages WHERE id = ?", keys)
         connection.executemany("DELETE FROM owners WHERE page = ?", keys)
@@ -226,6 +227,15 @@ class Index:
 def page_from_row(row: Sequence[Any]) -> StoredPage:
     page_id, space, identity, parent, tokens, checksums, origin, depth, *place = row
     return StoredPage(page_id, space, identity, parent, tokens, checksums, ORIGINS[origin], depth, Place(*place))
+
+
+def _row(space: int, header: PageHeader, last_use: int) -> tuple[Any, ...]:
+    tokens, checksums = pack_numbers("I", header.token_ids), pack_numbers("Q", header.checksums)
+    origin, place = ORIGINS.index(header.origin), header.place
+    return (
+        header.epoch, space, header.identity, header.parent, tokens, checksums, origin, header.depth,
+        place.segment, place.start, place.run_start, place.run_slots, last_use,
+    )  # fmt: skip
 
 
 def is_damage(error: sqlite3.Error) -> bool:

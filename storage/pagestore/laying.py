@@ -18,8 +18,7 @@ from octavo.storage.pagestore.records import (
     PageHeader,
     Place,
     pack_header,
-    record_checksum,
-    record_seed,
+    record_checksums,
 )
 
 
@@ -70,10 +69,7 @@ def lay_page(space: SpaceKey, placed: Placed, out: NDArray[np.uint8]) -> PageHea
     shape, page = space.shape, placed.page
     size = shape.record_bytes
     data = memoryview(page.data).cast("B")
-    seed = record_seed(page.identity, placed.epoch)
-    checksums = tuple(
-        [record_checksum(data[layer * size : (layer + 1) * size], seed, layer) for layer in range(shape.num_layers)]
-    )
+    layers = range(shape.num_layers)
     header = PageHeader(
         epoch=placed.epoch,
         bytes_written=placed.bytes_written,
@@ -85,7 +81,7 @@ def lay_page(space: SpaceKey, placed: Placed, out: NDArray[np.uint8]) -> PageHea
         parent=page.parent,
         owner=page.owner,
         token_ids=tuple(page.token_ids),
-        checksums=checksums,
+        checksums=record_checksums(data, page.identity, placed.epoch, layers, size, size),
         shape=shape,
     )
     lay_header(header, out)

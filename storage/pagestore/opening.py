@@ -127,7 +127,7 @@ def _load(core: Core, found: dict[int, int]) -> None:
 
 def _longest_log(cap: int | None) -> int:
     """Bytes of the index's log that are little beside the cap."""
-    return 4 << 20 if cap is None else max(min(4 << 20, cap // 64), 1 << 17)
+    return 16 << 20 if cap is None else max(min(16 << 20, cap // 64), 1 << 17)
 
 
 def told(folder: Path, error: Exception) -> StorageError:

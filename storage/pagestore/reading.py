@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import threading
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,7 +16,7 @@ from octavo.storage.pagestore.aligned_io import UNIT, AlignedBuffer, ThreadBuffe
 from octavo.storage.pagestore.core import Core
 from octavo.storage.pagestore.errors import is_passing, why_not
 from octavo.storage.pagestore.index import StoredPage
-from octavo.storage.pagestore.records import Shape, record_checksum, record_seed
+from octavo.storage.pagestore.records import Shape, record_checksums
 
 THREADS = 4
 RUN_BYTES = 1 << 20  # longest read that joins several pages
@@ -34,35 +36,37 @@ class _Piece:
     first_layer: int
     num_layers: int
     out: memoryview
+    start: int = 0  # first unit in the segment
+    end: int = 0
 
-    @property
-    def start(self) -> int:
-        """First unit in the segment."""
-        return self.page.place.start + (self.shape.header_bytes + self.first_layer * self.shape.stride) // UNIT
+    def __post_init__(self) -> None:
+        self.locate(self.page)
 
-    @property
-    def end(self) -> int:
-        return self.start + self.num_layers * self.shape.stride // UNIT
+    def locate(self, page: StoredPage) -> None:
+        """The piece is where `page` says it is."""
+        self.page = page
+        self.start = page.place.start + (self.shape.header_bytes + self.first_layer * self.shape.stride) // UNIT
+        self.end = self.start + self.num_layers * self.shape.stride // UNIT
 
 
 class _Batch:
-    """The pieces of one call; the future is done when the last of its jobs is."""
+    """The reads of one call, for as many threads as there are jobs to take; the last of them sets the future."""
 
-    def __init__(self, num_results: int, num_jobs: int) -> None:
+    def __init__(self, pieces: Sequence[_Piece]) -> None:
         self.future: Future[list[str | None]] = Future()
-        self.results: list[str | None] = [None] * num_results
-        self._left = num_jobs
+        self.results: list[str | None] = [None] * len(pieces)
+        self.page_ids = [piece.page.page_id for piece in pieces]
+        self.problem: BaseException | None = None
+        self.jobs = deque(_joined(pieces))
+        self.num_threads = min(len(self.jobs), THREADS)
+        self._left = self.num_threads
         self._lock = threading.Lock()
-        self.future.set_running_or_notify_cancel()
 
-    def job_done(self, error: BaseException | None) -> None:
+    def thread_done(self) -> bool:
+        """Whether it was the last one."""
         with self._lock:
             self._left -= 1
-            last = self._left == 0
-        if error is not None and not self.future.done():
-            self.future.set_exception(error)
-        elif last and not self.future.done():
-            self.future.set_result(self.results)
+            return not self._left
 
 
 class PageReader:
@@ -90,25 +94,32 @@ class PageReader:
             if len(view) != num_layers * shape.record_bytes:
                 raise ValueError(f"the buffer must be {num_layers} x {shape.record_bytes} bytes")
             pieces.append(_Piece(number, page, shape, first_layer, num_layers, view))
-        jobs = list(_joined(pieces))
-        batch = _Batch(len(pieces), len(jobs))
-        if not jobs:
+        batch = _Batch(pieces)
+        if not pieces:
             batch.future.set_result([])
-        for job in jobs:
-            self._core.leases.hold(piece.page.page_id for piece in job)
-            self._threads.submit(self._run, job, batch)
+            return batch.future
+        self._core.leases.hold(batch.page_ids)
+        for _ in range(batch.num_threads):
+            self._threads.submit(self._run, batch)
         return batch.future
 
-    def _run(self, job: list[_Piece], batch: _Batch) -> None:
+    def _run(self, batch: _Batch) -> None:
+        """Do jobs until none is left."""
         try:
-            self._read_job(job, batch.results)
+            while batch.jobs:
+                with contextlib.suppress(IndexError):  # another thread took the last one
+                    self._read_job(batch.jobs.popleft(), batch.results)
         except BaseException as error:
-            batch.job_done(error)
-            raise
+            batch.problem = error
+            batch.jobs.clear()
+        if not batch.thread_done():
+            return
+        # Not before the last one: whoever waits may use the buffers for something else then.
+        self._core.leases.release(batch.page_ids)
+        if batch.problem is not None:
+            batch.future.set_exception(batch.problem)
         else:
-            batch.job_done(None)
-        finally:
-            self._core.leases.release(piece.page.page_id for piece in job)
+            batch.future.set_result(batch.results)
 
     def _read_job(self, job: list[_Piece], results: list[str | None]) -> None:
         try:
@@ -141,7 +152,7 @@ class PageReader:
             return f"The page could not be looked up: {error}."
         if page is None:
             return _GONE
-        piece.page = page
+        piece.locate(page)
         try:
             self._read([piece], results)
             problem = results[piece.number]
@@ -175,12 +186,13 @@ def _joined(pieces: Sequence[_Piece]) -> Iterator[list[_Piece]]:
 def _deliver(piece: _Piece, buffer: AlignedBuffer, at: int) -> str | None:
     """Check the records of a piece at byte `at` of the buffer, and copy them out if all are what was written."""
     shape, page = piece.shape, piece.page
-    seed, checksums = record_seed(page.identity, page.page_id), page.checksums
-    for layer in range(piece.first_layer, piece.first_layer + piece.num_layers):
-        begin = at + (layer - piece.first_layer) * shape.stride
-        if record_checksum(buffer.view[begin : begin + shape.record_bytes], seed, layer) != checksums[layer]:
+    layers = range(piece.first_layer, piece.first_layer + piece.num_layers)
+    end = at + piece.num_layers * shape.stride
+    found = record_checksums(buffer.view[at:end], page.identity, page.page_id, layers, shape.stride, shape.record_bytes)
+    for layer, checksum, written in zip(layers, found, page.checksums[layers.start : layers.stop], strict=True):
+        if checksum != written:
             return f"Layer {layer} of a page is damaged on the disk; the page is computed again."
-    records = buffer.array[at : at + piece.num_layers * shape.stride].reshape(piece.num_layers, shape.stride)
+    records = buffer.array[at:end].reshape(piece.num_layers, shape.stride)
     out = np.frombuffer(piece.out, dtype=np.uint8).reshape(piece.num_layers, shape.record_bytes)
     out[:] = records[:, : shape.record_bytes]
     return None

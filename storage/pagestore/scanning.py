@@ -14,8 +14,7 @@ from octavo.storage.pagestore.records import (
     PageHeader,
     header_length,
     parse_header,
-    record_checksum,
-    record_seed,
+    record_checksums,
 )
 from octavo.storage.pagestore.segments import SegmentFiles
 
@@ -80,12 +79,9 @@ def page_at(window: Window, start: int) -> tuple[PageHeader | None, bool]:
     if shape.page_units > window.num_units - start:
         return None, False
     view = window.units(start, shape.page_units)
-    seed = record_seed(header.identity, header.epoch)
-    for layer, checksum in enumerate(header.checksums):
-        begin = shape.header_bytes + layer * shape.stride
-        if record_checksum(view[begin : begin + shape.record_bytes], seed, layer) != checksum:
-            return header, False
-    return header, True
+    records, layers = view[shape.header_bytes :], range(shape.num_layers)
+    checksums = record_checksums(records, header.identity, header.epoch, layers, shape.stride, shape.record_bytes)
+    return header, checksums == header.checksums
 
 
 def whole_pages(window: Window) -> Iterator[PageHeader]:

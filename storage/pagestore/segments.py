@@ -56,7 +56,7 @@ class SegmentFiles:
         descriptor = self._system.open(path, write=True, create=True, direct=self.direct)
         try:
             self._system.allocate(descriptor, num_units * UNIT)
-            self._system.sync(descriptor)
+            # The file itself is synced with the first pages in it.
             self._system.sync_folder(self.folder)
         except BaseException:
             self._system.close(descriptor)

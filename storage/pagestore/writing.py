@@ -1,37 +1,27 @@
 """Writing a batch of pages: long runs past the page cache, one sync, one commit, in that order.
 
-Two threads lay runs out, checksum and write them, one while the disk is busy with the other run; the rows of a run go
+A few threads lay runs out, checksum and write them, some while the disk is busy with the runs of others; the rows go
 into the index meanwhile, and are committed when everything is on the disk.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 from octavo.storage.pagestore.aligned_io import UNIT, ThreadBuffers
+from octavo.storage.pagestore.batch import Batch
 from octavo.storage.pagestore.core import Core, SpaceKey, now
 from octavo.storage.pagestore.errors import why_not
 from octavo.storage.pagestore.index import is_damage
-from octavo.storage.pagestore.laying import NewPage, Placed, check_page, lay_page
-from octavo.storage.pagestore.records import PageHeader, pack_numbers
-from octavo.storage.pagestore.room import make_room
+from octavo.storage.pagestore.laying import NewPage, Placed, lay_page
+from octavo.storage.pagestore.records import PageHeader
 
-THREADS = 2
+THREADS = 3
 RUN_BYTES = 1 << 20  # longest run of several pages in one write
 _FAILED = "The page could not be written"
-_OTHER_TOKENS = "The page was not kept: another page has its identity, but other tokens."
-
-
-@dataclass(slots=True)
-class _Sorted:
-    """A batch by what is to be done with each page: `new` ones, and `twins` of a page that has the same identity."""
-
-    new: list[tuple[int, NewPage]]
-    twins: list[tuple[int, NewPage]]
-    known: dict[bytes, int]  # identity -> page id of those in the store
 
 
 @dataclass(slots=True)
@@ -62,87 +52,23 @@ class BatchWriter:
 
         Raises ValueError for a page of a wrong shape, and sqlite3.Error if the index does not even let room be made.
         """
-        for page in pages:
-            check_page(page, space)
-        results: list[str | None] = [None] * len(pages)
-        batch = self._sort(space, pages, results)
-        depths = self._depths(space, batch.new)
-        # Making room must not cost a page that this batch goes on from, or is about to share.
-        self._core.leases.hold(batch.known.values())
+        batch, kept = Batch(self._core, space, pages), set[int]()
+        runs: list[_Run] = []
         try:
-            places, reason = make_room(self._core, space, len(batch.new))
-        finally:
-            self._core.leases.release(batch.known.values())
-        for number, _ in batch.new[len(places) :]:
-            results[number] = reason
-        placed: list[Placed] = []
-        written = self._core.totals["bytes_written"]
-        for (number, page), place in zip(batch.new, places, strict=False):
-            depths[page.identity] = depth = depths.get(page.parent, -1) + 1
-            placed.append(Placed(number, page, self._core.next_epoch(), depth, place, written))
-            written += space.shape.page_bytes
-        kept: set[int] = set()
-        try:
-            kept = self._write_placed(space, placed, batch, results)
+            runs += [self._send(space, run) for run in _neighbours(batch.placed(), space.shape.page_units)]
+            kept = self._commit(batch, runs)
         except sqlite3.Error as error:
             self._core.index_is_damaged |= is_damage(error)
             reason = f"{_FAILED}: the index did not take it ({error})."
             self._core.note(reason)
-            results = [result or reason for result in results]
+            batch.fail_all(reason)
         finally:
-            for each in placed:
-                if each.number not in kept:
-                    self._core.extents.release(each.place)
-        return results
-
-    def _sort(self, space: SpaceKey, pages: Sequence[NewPage], results: list[str | None]) -> _Sorted:
-        known = self._core.index.find(space.number, [page.identity for page in pages])
-        tokens = {identity: page.packed_tokens for identity, page in known.items()}
-        batch = _Sorted([], [], {identity: page.page_id for identity, page in known.items()})
-        self._core.use(batch.known.values(), now())
-        for number, page in enumerate(pages):
-            packed = pack_numbers("I", page.token_ids)
-            if page.identity not in tokens:
-                tokens[page.identity] = packed
-                batch.new.append((number, page))
-            elif tokens[page.identity] == packed:
-                batch.twins.append((number, page))
-            else:
-                results[number] = _OTHER_TOKENS
-        return batch
-
-    def _depths(self, space: SpaceKey, pages: Sequence[tuple[int, NewPage]]) -> dict[bytes, int]:
-        """Depths of the parents that are in the store; that they were used is noted."""
-        parents = self._core.index.find(space.number, list({page.parent for _, page in pages}))
-        self._core.use((page.page_id for page in parents.values()), now())
-        return {page.identity: page.depth for page in parents.values()}
-
-    def _write_placed(
-        self, space: SpaceKey, placed: list[Placed], batch: _Sorted, results: list[str | None]
-    ) -> set[int]:
-        """Write and commit; the numbers of the pages that are kept. Raises sqlite3.Error, with nothing kept then."""
-        core, at = self._core, now()
-        runs = [self._send(space, pages) for pages in _neighbours(placed, space.shape.page_units)]
-        try:
-            with core.index.atomic() as connection:
-                for run in runs:
-                    if run.written.exception() is None:
-                        core.index.insert(connection, space.number, run.written.result(), at)
-                failed = self._failed(runs, results)
-                core.index.delete(connection, [each.epoch for each in placed if each.number in failed])
-                ids = batch.known | {each.page.identity: each.epoch for each in placed if each.number not in failed}
-                for number, page in batch.twins:
-                    if page.identity in ids:
-                        core.index.add_owners(connection, [ids[page.identity]], page.owner)
-                    else:
-                        results[number] = f"{_FAILED}, for its twin in the same batch could not."
-                core.add(bytes_written=len(placed) * space.shape.page_bytes, pages_written=len(placed) - len(failed))
-                core.write_uses(connection)
-                core.write_counters(connection)
-        finally:
-            # Places are given back after this, and must not be written to any more.
+            # Nothing may be writing to a place that is given back.
             wait([run.written for run in runs])
-        return {each.number for each in placed} - failed
+            for (number, _), place in zip(batch.new, batch.places, strict=False):
+                if number not in kept:
+                    self._core.extents.release(place)
+        return batch.results
 
     def _send(self, space: SpaceKey, pages: list[Placed]) -> _Run:
         return _Run(pages, self._threads.submit(self._write_run, space, pages))
@@ -159,17 +85,40 @@ class BatchWriter:
         self._core.files.write(place.segment, buffer.view[: len(pages) * num_bytes], place.start)
         return headers
 
-    def _failed(self, runs: Sequence[_Run], results: list[str | None]) -> set[int]:
-        """Sync what was written; numbers of the pages that did not reach the disk, with the reason in `results`."""
-        unsynced: dict[int, OSError] = {}
-        for segment in {run.segment for run in runs}:
-            try:
-                self._core.files.sync(segment)
-            except OSError as error:
-                unsynced[segment] = error
+    def _commit(self, batch: Batch, runs: Sequence[_Run]) -> set[int]:
+        """The numbers of the pages that are kept, when they are. Raises sqlite3.Error, with nothing kept then."""
+        core, number, at = self._core, batch.space.number, now()
+        placed = [each for run in runs for each in run.pages]
+        early = max(len(runs) - THREADS, 0)
+        with core.index.atomic() as connection:
+            core.index.insert(connection, number, _headers(runs[:early]), at)
+            wait([run.written for run in runs])
+            segments = {run.segment for run in runs}
+            syncs = {segment: self._threads.submit(core.files.sync, segment) for segment in segments}
+            core.index.insert(connection, number, _headers(runs[early:]), at)
+            failed = self._failed(batch, runs, syncs)
+            core.index.delete(connection, [each.epoch for each in placed if each.number in failed])
+            self._share(connection, batch, [each for each in placed if each.number not in failed])
+            written = len(placed) * batch.space.shape.page_bytes
+            core.add(bytes_written=written, pages_written=len(placed) - len(failed))
+            core.write_uses(connection)
+            core.write_counters(connection)
+        return {each.number for each in placed} - failed
+
+    def _share(self, connection: sqlite3.Connection, batch: Batch, kept: Iterable[Placed]) -> None:
+        """Give the pages that were there, and those that are twice in the batch, the owners of their twins, too."""
+        ids = batch.known | {each.page.identity: each.epoch for each in kept}
+        for number, page in batch.twins:
+            if page.identity in ids:
+                self._core.index.add_owners(connection, [ids[page.identity]], page.owner)
+            else:
+                batch.results[number] = f"{_FAILED}: its twin in the same batch could not be, either."
+
+    def _failed(self, batch: Batch, runs: Sequence[_Run], syncs: Mapping[int, Future[None]]) -> set[int]:
+        """Numbers of the pages that did not reach the disk, with the reason among the batch's results."""
         failed = set[int]()
         for run in runs:
-            problem = run.written.exception() or unsynced.get(run.segment)
+            problem = run.written.exception() or syncs[run.segment].exception()
             if problem is None:
                 continue
             if not isinstance(problem, OSError):
@@ -178,11 +127,18 @@ class BatchWriter:
             self._core.note(reason)
             for each in run.pages:
                 failed.add(each.number)
-                results[each.number] = reason
+                batch.results[each.number] = reason
         return failed
 
 
-def _neighbours(placed: Sequence[Placed], page_units: int) -> Iterator[list[Placed]]:
+def _headers(runs: Iterable[_Run]) -> Iterator[PageHeader]:
+    """Headers of the pages that were written, as soon as they are."""
+    for run in runs:
+        if run.written.exception() is None:
+            yield from run.written.result()
+
+
+def _neighbours(placed: Iterable[Placed], page_units: int) -> Iterator[list[Placed]]:
     """Cut the pages into stretches that touch on the disk, each short enough for one write."""
     most = max(RUN_BYTES // (page_units * UNIT), 1)
     stretch: list[Placed] = []

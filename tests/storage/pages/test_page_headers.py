@@ -16,8 +16,7 @@ from octavo.storage.pagestore.records import (
     header_length,
     pack_header,
     parse_header,
-    record_checksum,
-    record_seed,
+    record_checksums,
 )
 
 U32 = st.integers(0, 2**32 - 1)
@@ -82,10 +81,10 @@ def test_no_bytes_make_the_parser_fail(data: bytes, with_magic: bool) -> None:
 @given(HASH, HASH, U64, st.binary(min_size=1, max_size=200))
 def test_a_checksum_is_of_one_page_one_time_and_one_layer(one: bytes, other: bytes, epoch: int, data: bytes) -> None:
     checksums = {
-        record_checksum(data, record_seed(identity, number), layer)
+        checksum
         for identity in {one, other}
         for number in {epoch, (epoch + 1) % 2**64}
-        for layer in (0, 1)
+        for checksum in record_checksums(memoryview(data * 2), identity, number, range(2), len(data), len(data))
     }
 
     assert len(checksums) == 4 * len({one, other})

@@ -1,0 +1,69 @@
+"""A batch of pages before it is written: which are new, which are there already, and where the new ones go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from octavo.storage.pagestore.core import Core, SpaceKey, now
+from octavo.storage.pagestore.laying import NewPage, Placed, check_page
+from octavo.storage.pagestore.records import pack_numbers
+from octavo.storage.pagestore.room import make_room
+
+_OTHER_TOKENS = "The page was not kept: another page has its identity, but other tokens."
+
+
+class Batch:
+    """Pages by their number in the batch; `results` has for each None, or one sentence saying why it was not kept."""
+
+    def __init__(self, core: Core, space: SpaceKey, pages: Sequence[NewPage]) -> None:
+        """Sort the pages, and make room for the new ones.
+
+        Raises ValueError for a page of a wrong shape, and sqlite3.Error.
+        """
+        for page in pages:
+            check_page(page, space)
+        self.space = space
+        self.results: list[str | None] = [None] * len(pages)
+        self.new: list[tuple[int, NewPage]] = []
+        self.twins: list[tuple[int, NewPage]] = []  # of a page that is there, or is new in this batch
+        self.known: dict[bytes, int] = {}  # of the pages that are there, by identity
+        self._depths: dict[bytes, int] = {}
+        self._core = core
+        self._sort(pages)
+        # Making room must not cost a page that this batch goes on from, or is about to share.
+        core.use(self.known.values(), now())
+        core.leases.hold(self.known.values())
+        try:
+            self.places, reason = make_room(core, space, len(self.new))
+        finally:
+            core.leases.release(self.known.values())
+        for number, _ in self.new[len(self.places) :]:
+            self.results[number] = reason
+
+    def placed(self) -> Iterator[Placed]:
+        """The new pages that have a place, in order."""
+        written = self._core.totals["bytes_written"]
+        for (number, page), place in zip(self.new, self.places, strict=False):
+            depth = self._depths[page.identity] = self._depths.get(page.parent, -1) + 1
+            yield Placed(number, page, self._core.next_epoch(), depth, place, written)
+            written += self.space.shape.page_bytes
+
+    def fail_all(self, reason: str) -> None:
+        """Nothing was kept."""
+        self.results = [result or reason for result in self.results]
+
+    def _sort(self, pages: Sequence[NewPage]) -> None:
+        wanted = {page.identity for page in pages} | {page.parent for page in pages}
+        found = self._core.index.find(self.space.number, list(wanted))
+        self.known = {identity: page.page_id for identity, page in found.items()}
+        self._depths = {identity: page.depth for identity, page in found.items()}
+        tokens = {identity: page.packed_tokens for identity, page in found.items()}
+        for number, page in enumerate(pages):
+            packed = pack_numbers("I", page.token_ids)
+            if page.identity not in tokens:
+                tokens[page.identity] = packed
+                self.new.append((number, page))
+            elif tokens[page.identity] == packed:
+                self.twins.append((number, page))
+            else:
+                self.results[number] = _OTHER_TOKENS
