@@ -98,9 +98,9 @@ def _load(core: Core, found: dict[int, int]) -> None:
     missing = [number for number in listed if number not in found]
     with index.atomic() as connection:
         for number in missing:
+            if index.look("SELECT 1 FROM pages WHERE segment = ? LIMIT 1", [number]):
+                core.note(f"Segment {number} of the page store is missing; its pages are computed again.")
             connection.execute("DELETE FROM segments WHERE number = ?", [number])
-    for number in missing:
-        core.note(f"Segment {number} of the page store is missing; its pages are computed again.")
     core.next_segment = max([0, *listed, *found]) + 1
     for number in sorted(listed.keys() & found.keys()):
         core.extents.add_segment(number, listed[number])

@@ -129,11 +129,14 @@ def drop_rows(core: Core, pages: Sequence[StoredPage]) -> None:
 
 
 def remove_segment(core: Core, number: int) -> None:
-    """Delete a segment that holds no page any more; its index entry goes first. Raises OSError."""
-    with core.index.atomic(durable=True) as connection:
-        connection.execute("DELETE FROM segments WHERE number = ?", [number])
-    core.extents.remove_segment(number)
+    """Delete a segment that holds no page any more. Raises OSError, with the segment still there then.
+
+    The file goes first: one that the index did not know would be searched for pages when the store is opened.
+    """
     core.files.remove(number)
+    core.extents.remove_segment(number)
+    with core.index.atomic() as connection:
+        connection.execute("DELETE FROM segments WHERE number = ?", [number])
 
 
 def _remove_empty_segments(core: Core, smaller_than: int) -> None:

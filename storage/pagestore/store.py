@@ -19,6 +19,8 @@ from octavo.storage.pagestore.session import Session, flush
 from octavo.storage.pagestore.space import Space
 from octavo.storage.pagestore.verifying import VerifyReport, drop_damaged, verify
 
+_SPACES_WITH_PAGES = "SELECT count(*) FROM spaces WHERE EXISTS (SELECT 1 FROM pages WHERE space = spaces.id)"
+
 
 @dataclass(frozen=True, slots=True)
 class StoreStats:
@@ -107,7 +109,8 @@ class Store:
         """What there is, and what was done. Raises PageStoreError if the index cannot be read."""
         core = self._session.core
         try:
-            num_pages, num_spaces = core.index.look("SELECT count(*), count(DISTINCT space) FROM pages")[0]
+            num_pages = core.index.look("SELECT count(*) FROM pages")[0][0]
+            num_spaces = core.index.look(_SPACES_WITH_PAGES)[0][0]
             num_segments, num_units = core.index.look("SELECT count(*), coalesce(sum(units), 0) FROM segments")[0]
             recorded = core.index.counters()
         except sqlite3.Error as error:
@@ -148,10 +151,10 @@ class Store:
 def _clear(core: Core) -> int:
     before = core.num_bytes
     core.leases.wait(core.leases.held())
+    for number in core.extents.segments:
+        remove_segment(core, number)
     with core.index.atomic(durable=True) as connection:
         for table in ("pages", "owners", "forgetting"):
             connection.execute(f"DELETE FROM {table}")  # noqa: S608
-    for number in core.extents.segments:
-        remove_segment(core, number)
     core.index.checkpoint()
     return before - core.num_bytes

@@ -96,7 +96,7 @@ def check(folder, forgotten, undecided, written):
 def main(folder, kills, seed):
     rng, first, forgotten, undecided, written, pages = random.Random(seed), 0, set(), set(), [], 0
     for kill in range(kills):
-        said = kill_one(folder, first, rng.randrange(8), rng.uniform(0, 0.02))
+        said = kill_one(folder, first, rng.randrange(6), rng.uniform(0, 0.02))
         written += [number for kind, number in said if kind == "w"]
         forgotten |= {number for kind, number in said if kind == "f"}
         undecided |= {number for kind, number in said if kind == "b"}
