@@ -103,7 +103,7 @@ def measure_cpu() -> Cpu:
     fields = _cpu_fields()
     flags = set((fields.get("flags") or fields.get("Features") or "").split())
     name = fields.get("model name") or platform.processor() or platform.machine()
-    return Cpu(name, _usable_cores(), tuple(item for item in _FEATURES if item in flags))
+    return Cpu(name, usable_cores(), tuple(item for item in _FEATURES if item in flags))
 
 
 def measure_ram() -> Ram:
@@ -173,7 +173,8 @@ def _cpu_fields() -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-def _usable_cores() -> int:
+def usable_cores() -> int:
+    """Processor cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -70,7 +70,7 @@ def measure_memory(
         runner.logits(hidden[-1:])
         del decoded  # in the engine, too, these wait for the chunk
 
-    peak = _peak_on_cuda(compute) if torch.device(device).type == "cuda" else _peak_on_cpu(compute)
+    peak = _peak_on_cuda(compute) if torch.device(device).type == "cuda" else peak_on_cpu(compute)
     slots = cache.pool.num_slots * cache.layout.slot_bytes
     host = cache.tiers.host.nbytes if cache.tiers.host is not None else 0
     state = cache.num_tails * spec.num_heads * (spec.head_dim + 2) * 4  # of a softmax for each sequence
@@ -79,7 +79,7 @@ def measure_memory(
 
 
 @torch.inference_mode()
-def _peak_on_cpu(work: Callable[[], None]) -> int:
+def peak_on_cpu(work: Callable[[], None]) -> int:
     """The most bytes allocated by torch during `work`, beyond what was there before."""
     from torch.profiler import ProfilerActivity, profile
 

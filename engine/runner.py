@@ -38,6 +38,11 @@ class ModelRunner:
         self._scale = attention_scale(spec)
         self._state = AttentionState.empty(rows, spec.num_heads, spec.head_dim, self._device)
 
+    @property
+    def state_nbytes(self) -> int:
+        """Bytes of the softmax state of every row."""
+        return self._state.highest.nbytes + self._state.total.nbytes + self._state.values.nbytes
+
     def prefill(self, token_ids: list[int], start: int, pages: SequencePages) -> Tensor:
         """Compute consecutive tokens of one sequence from the page boundary `start`, and write their K and V.
 

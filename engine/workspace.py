@@ -5,11 +5,12 @@ A test compares it with what torch allocates.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from octavo.engine.config import EngineConfig
-from octavo.engine.kv.codec import CODECS
+from octavo.engine.hardware import usable_cores
+from octavo.engine.kv.codec import CODECS, PageLayout
 
 GROUP_PAGES = 64
 """Pages that attention reads at a time: those that are not on the device pass through as many slots of one layer."""
@@ -24,6 +25,8 @@ _DECODED_TWICE = 24
 # Bytes of a score of attention in plain torch: three float32 at the most.
 _SCORES = 12
 _BFLOAT16 = 2
+# Scores and sums of one block of queries over one block of keys, which each thread of torch's attention holds.
+_QUERY_BLOCK, _KEY_BLOCK = 256, 512
 
 
 class ModelSizes(Protocol):
@@ -54,6 +57,7 @@ class RunSizes:
     compute_bytes: int = _BFLOAT16
     max_sequences: int = EngineConfig.max_sequences
     on_cuda: bool = False
+    threads: int = field(default_factory=usable_cores)
 
 
 _PLAIN = RunSizes()
@@ -69,10 +73,12 @@ def workspace_bytes(sizes: ModelSizes, context: int, codec: str = "bf16", run: R
     angles = max(context, run.page_size) * sizes.head_dim * _FLOAT32
     state = run.max_sequences * sizes.num_heads * (sizes.head_dim + 2) * _FLOAT32
     logits = run.max_sequences * sizes.vocab_size * _FLOAT32
+    # Slot and distance of every page of every sequence that decodes.
+    tables = run.max_sequences * -(-context // run.page_size) * (sizes.num_layers + 2) * _FLOAT32
     step = _chunk_bytes(sizes, rows, context - rows, codec, run)
     if run.on_cuda:
         step = max(step, _decode_bytes(sizes, context, run))
-    return angles + state + logits + int(step * _SCRATCH)
+    return angles + state + logits + tables + int(step * _SCRATCH)
 
 
 def _chunk_bytes(sizes: ModelSizes, rows: int, past: int, codec: str, run: RunSizes) -> int:
@@ -82,8 +88,9 @@ def _chunk_bytes(sizes: ModelSizes, rows: int, past: int, codec: str, run: RunSi
     # Two hidden states and their norm; q, k, v and what attention returned; the last layer's activation.
     held = hidden * (2 * _FLOAT32 + narrow) + 2 * (queries + keys) * _FLOAT32 + inner * narrow
     is_lossless = CODECS[codec].is_lossless
-    # The chunk's K and V, and which of its queries sees which of them in which form.
-    staging = 2 * keys * _BFLOAT16 + (0 if is_lossless else 2 * rows * _FLOAT32)
+    # The chunk's K and V as computed and as encoded, and which of its queries sees which of them in which form.
+    encoded = PageLayout(CODECS[codec], sizes.num_kv_heads, run.page_size, sizes.head_dim).slot_bytes // run.page_size
+    staging = 2 * keys * _BFLOAT16 + encoded + (0 if is_lossless else 2 * rows * _FLOAT32)
     attention = _attention_bytes(sizes, rows, past, is_lossless, run)
     feed_forward = rows * inner * (2 * _FLOAT32 + narrow)
     # bitsandbytes expands a whole matrix, our own kernels a tile at a time.
@@ -106,6 +113,9 @@ def _attention_bytes(sizes: ModelSizes, rows: int, past: int, is_lossless: bool,
         scoring = 2 * group * queries * narrow + sizes.num_heads * rows * group * _SCORES
         reading += max(decoding, scoring)
         itself += sizes.num_heads * rows * own * _SCORES
+    else:
+        block = run.threads * _QUERY_BLOCK * (_KEY_BLOCK + sizes.head_dim + 2) * _FLOAT32
+        reading, itself = reading + block, itself + block
     return rows * queries * narrow + max(reading, merging, itself)
 
 

@@ -11,6 +11,8 @@ import pytest
 
 from octavo.engine.config import GenerationPolicy
 from octavo.engine.events import DoneEvent
+from octavo.engine.measure import peak_on_cpu
+from octavo.engine.workspace import RunSizes, workspace_bytes
 
 GREEDY = GenerationPolicy(temperature=0.0, repetition_penalty=1.0, max_tokens=12)
 
@@ -64,3 +66,27 @@ def test_a_thousand_short_turns_with_cancels_leave_every_tier_as_it_was(
     occupied = int((tiers.device.page_of_slot >= 0).sum())
     assert tiers.device.num_free + occupied == tiers.device.num_slots
     assert process.memory_info().rss <= 1.02 * resident
+
+
+@pytest.mark.parametrize("codec", ["bf16", "k8v4"])
+@pytest.mark.parametrize("device_pages", [0, 60])
+def test_the_device_never_takes_more_than_its_budget(
+    tiered: Callable[..., Any], memory_store: Callable[..., Any], codec: str, device_pages: int
+) -> None:
+    """The real peak of every allocation, at any length, with several conversations at once."""
+    engine = tiered(device_pages=device_pages, store=memory_store(), kv_codec=codec, prefill_chunk=512).engine
+    run = RunSizes(page_size=8, compute_bytes=4, max_sequences=4)
+    budget = engine.cache.nbytes + workspace_bytes(engine.spec, engine.max_context, codec, run)
+    fixed = engine.cache.nbytes + engine._runner.rope.nbytes + engine._runner.state_nbytes
+    generator = random.Random(3)
+    for length in (40, 600, 1500, 3000):
+        prompts = [[generator.randrange(320) for _ in range(length)] for _ in range(4)]
+
+        def converse(prompts: list[list[int]] = prompts) -> None:
+            for prompt in prompts:
+                engine.submit(prompt, GREEDY)
+            while not engine.is_idle:
+                assert not [event for event in engine.step() if isinstance(event, DoneEvent) and event.error]
+
+        peak = fixed + peak_on_cpu(converse)
+        assert peak <= budget, f"at {length} tokens, {peak - budget:,} bytes too many"
