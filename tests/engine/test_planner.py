@@ -95,7 +95,7 @@ def test_more_context_never_needs_less(first: int, second: int, on_cuda: bool) -
 
 
 def test_only_tables_grow_with_a_long_context() -> None:
-    """128 values of 4 bytes for each further position; for 16 sequences a slot in 32 layers, and two distances, a page."""
+    """128 values of 4 bytes for each further position; for each page 34 numbers of 16 sequences."""
     more = 65_536 * 128 * 4 + 16 * (65_536 // 32) * 34 * 4
     assert workspace_bytes(LLAMA_8B, 131_072) - workspace_bytes(LLAMA_8B, 65_536) == more
 
