@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import mmap
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from octavo.storage.pagestore.errors import AlignmentError
 
 UNIT = 4096  # bytes: a multiple of every common sector size, and the size of a memory page
+_HUGE = 2 << 20
 _KEEP_SIZE_AND_PUNCH = 0x03  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
 _DIRECT: int = getattr(os, "O_DIRECT", 0)
 
@@ -28,10 +30,22 @@ def units(num_bytes: int) -> int:
 
 
 class AlignedBuffer:
-    """Memory for transfers past the page cache, at the start of a memory page; `array` is uint8 [num_bytes]."""
+    """Memory for transfers past the page cache, at the start of a memory page; `array` is uint8 [num_bytes].
+
+    A large one asks for huge memory pages: a disk is handed a few long pieces then, not hundreds of short ones.
+    """
 
     def __init__(self, num_bytes: int) -> None:
-        self.view = memoryview(mmap.mmap(-1, units(num_bytes) * UNIT))
+        size = units(num_bytes) * UNIT
+        if size < _HUGE // 4:
+            self.view = memoryview(mmap.mmap(-1, size))
+        else:
+            memory = mmap.mmap(-1, (-(-size // _HUGE) + 1) * _HUGE)
+            if hasattr(mmap, "MADV_HUGEPAGE"):
+                with contextlib.suppress(OSError):
+                    memory.madvise(mmap.MADV_HUGEPAGE)
+            start = -np.frombuffer(memory, dtype=np.uint8).ctypes.data % _HUGE
+            self.view = memoryview(memory)[start : start + size]
         self.array: NDArray[np.uint8] = np.frombuffer(self.view, dtype=np.uint8)
 
     def __len__(self) -> int:

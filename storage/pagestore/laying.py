@@ -17,8 +17,10 @@ from octavo.storage.pagestore.records import (
     ORIGINS,
     PageHeader,
     Place,
+    body_checksum,
     pack_header,
     record_checksums,
+    record_seed,
 )
 
 
@@ -67,9 +69,11 @@ def check_page(page: NewPage, space: SpaceKey) -> None:
 def lay_page(space: SpaceKey, placed: Placed, out: NDArray[np.uint8]) -> PageHeader:
     """Lay a page out in `out`, uint8 [page_bytes], and return its header."""
     shape, page = space.shape, placed.page
-    size = shape.record_bytes
-    data = memoryview(page.data).cast("B")
-    layers = range(shape.num_layers)
+    records = out[shape.header_bytes :].reshape(shape.num_layers, shape.stride)
+    data = np.frombuffer(memoryview(page.data).cast("B"), dtype=np.uint8)
+    records[:, : shape.record_bytes] = data.reshape(shape.num_layers, shape.record_bytes)
+    records[:, shape.record_bytes :] = 0
+    body, seed = out.data[shape.header_bytes :], record_seed(page.identity, placed.epoch)
     header = PageHeader(
         epoch=placed.epoch,
         bytes_written=placed.bytes_written,
@@ -81,13 +85,10 @@ def lay_page(space: SpaceKey, placed: Placed, out: NDArray[np.uint8]) -> PageHea
         parent=page.parent,
         owner=page.owner,
         token_ids=tuple(page.token_ids),
-        checksums=record_checksums(data, page.identity, placed.epoch, layers, size, size),
+        checksums=(*record_checksums(body, seed, range(shape.num_layers), shape), body_checksum(body, seed)),
         shape=shape,
     )
     lay_header(header, out)
-    records = out[shape.header_bytes :].reshape(shape.num_layers, shape.stride)
-    records[:, :size] = np.frombuffer(data, dtype=np.uint8).reshape(shape.num_layers, size)
-    records[:, size:] = 0
     return header
 
 

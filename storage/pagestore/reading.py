@@ -16,9 +16,9 @@ from octavo.storage.pagestore.aligned_io import UNIT, AlignedBuffer, ThreadBuffe
 from octavo.storage.pagestore.core import Core
 from octavo.storage.pagestore.errors import is_passing, why_not
 from octavo.storage.pagestore.index import StoredPage
-from octavo.storage.pagestore.records import Shape, record_checksums
+from octavo.storage.pagestore.records import Shape, body_checksum, record_checksums, record_seed
 
-THREADS = 4
+THREADS = 8  # enough that some are in the disk while others check and copy
 RUN_BYTES = 1 << 20  # longest read that joins several pages
 _GAP_UNITS = 4  # between two pieces, read along rather than skipped
 _GONE = "The page is no longer in the store."
@@ -185,14 +185,24 @@ def _joined(pieces: Sequence[_Piece]) -> Iterator[list[_Piece]]:
 
 def _deliver(piece: _Piece, buffer: AlignedBuffer, at: int) -> str | None:
     """Check the records of a piece at byte `at` of the buffer, and copy them out if all are what was written."""
-    shape, page = piece.shape, piece.page
+    end = at + piece.num_layers * piece.shape.stride
+    problem = _damage(piece, buffer.view[at:end])
+    if problem is None:
+        records = buffer.array[at:end].reshape(piece.num_layers, piece.shape.stride)
+        out = np.frombuffer(piece.out, dtype=np.uint8).reshape(piece.num_layers, piece.shape.record_bytes)
+        out[:] = records[:, : piece.shape.record_bytes]
+    return problem
+
+
+def _damage(piece: _Piece, data: memoryview) -> str | None:
+    """The first layer that is not what was written."""
+    page, shape = piece.page, piece.shape
+    seed, written = record_seed(page.identity, page.page_id), page.checksums
+    if piece.num_layers == shape.num_layers and body_checksum(data, seed) == written[-1]:
+        return None
     layers = range(piece.first_layer, piece.first_layer + piece.num_layers)
-    end = at + piece.num_layers * shape.stride
-    found = record_checksums(buffer.view[at:end], page.identity, page.page_id, layers, shape.stride, shape.record_bytes)
-    for layer, checksum, written in zip(layers, found, page.checksums[layers.start : layers.stop], strict=True):
-        if checksum != written:
+    found = record_checksums(data, seed, layers, shape)
+    for layer, checksum in zip(layers, found, strict=True):
+        if checksum != written[layer]:
             return f"Layer {layer} of a page is damaged on the disk; the page is computed again."
-    records = buffer.array[at:end].reshape(piece.num_layers, shape.stride)
-    out = np.frombuffer(piece.out, dtype=np.uint8).reshape(piece.num_layers, shape.record_bytes)
-    out[:] = records[:, : shape.record_bytes]
     return None

@@ -1,7 +1,7 @@
 """How a page lies in a file: one header, then one record for each layer, all of them in whole units.
 
     header   `header_bytes` long: magic, version, checksum; epoch, place and shape of the page; root, identity, parent;
-             the space's settings, the owner, the token ids, and the checksum of each record
+             the space's settings, the owner, the token ids, the checksum of each record, and one of all of them
     records  `num_layers` times `stride` bytes: the layer's bytes, then zeros up to the next unit
 
 The checksum of a record is seeded with the page's identity, its epoch and the layer, so that what an earlier page left
@@ -43,7 +43,7 @@ class Shape:
     @cached_property
     def header_bytes(self) -> int:
         used = _PREFIX.size + _FIXED.size + len(self.settings.encode()) + LONGEST_OWNER
-        return units(used + 4 * self.page_size + 8 * self.num_layers) * UNIT
+        return units(used + 4 * self.page_size + 8 * (self.num_layers + 1)) * UNIT
 
     @cached_property
     def stride(self) -> int:
@@ -83,7 +83,7 @@ class PageHeader:
     parent: bytes
     owner: str
     token_ids: tuple[int, ...]
-    checksums: tuple[int, ...]  # one for each layer
+    checksums: tuple[int, ...]  # one for each layer, then one of all records as they lie on the disk
     shape: Shape
 
 
@@ -92,22 +92,25 @@ def record_seed(identity: bytes, epoch: int) -> int:
     return xxh3_64_intdigest(identity, epoch) >> 1
 
 
-def record_checksums(
-    data: memoryview, identity: bytes, epoch: int, layers: range, stride: int, record_bytes: int
-) -> tuple[int, ...]:
-    """Checksum of each of the `layers`, whose records lie `stride` apart from the start of `data`.
+def record_checksums(data: memoryview, seed: int, layers: range, shape: Shape) -> tuple[int, ...]:
+    """Checksums of the records of `layers`, which `data` holds one behind the other as they lie on the disk.
 
-    Only the record_bytes of each are covered, not the zeros behind them.
+    They do not cover the zeros behind each record.
     """
-    seed = record_seed(identity, epoch)
+    stride, size = shape.stride, shape.record_bytes
     starts = range(0, len(layers) * stride, stride)
-    # A list, for every page that is read or written comes through here: a generator takes half as long again.
+    # A list, for all that is written comes through here: a generator would take half as long again.
     return tuple(
         [
-            xxh3_64_intdigest(data[start : start + record_bytes], seed + layer)
+            xxh3_64_intdigest(data[start : start + size], seed + layer)
             for start, layer in zip(starts, layers, strict=True)
         ]
     )
+
+
+def body_checksum(data: memoryview, seed: int) -> int:
+    """Checksum of all records of a page as they lie on the disk: one call, which lets other threads run meanwhile."""
+    return xxh3_64_intdigest(data, seed)
 
 
 def pack_header(header: PageHeader) -> bytes:
@@ -163,7 +166,7 @@ def _parse_body(body: memoryview) -> PageHeader | None:
     (epoch, bytes_written, segment, start, run_start, run_slots, num_layers, record_bytes, page_size, depth,
      root, identity, parent, origin, settings_bytes, owner_bytes) = _FIXED.unpack_from(body)  # fmt: skip
     ends = [_FIXED.size]
-    for length in (settings_bytes, owner_bytes, 4 * page_size, 8 * num_layers):
+    for length in (settings_bytes, owner_bytes, 4 * page_size, 8 * (num_layers + 1)):
         ends.append(ends[-1] + length)
     if ends[-1] != len(body) or origin >= len(ORIGINS) or owner_bytes > LONGEST_OWNER or not record_bytes:
         return None

@@ -75,7 +75,7 @@ def _segment_units(core: Core, space: SpaceKey) -> int:
 def _index_bytes(core: Core, space: SpaceKey, num_units: int) -> int:
     """What the index and its log may grow to, if these units were full of pages of the space."""
     shape = space.shape
-    each = _INDEX_BYTES + 4 * shape.page_size + 8 * shape.num_layers
+    each = _INDEX_BYTES + 4 * shape.page_size + 8 * (shape.num_layers + 1)
     return max(core.index.num_bytes, num_units // shape.page_units * each) + core.index.longest_log
 
 

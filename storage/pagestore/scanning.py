@@ -12,9 +12,11 @@ from octavo.storage.pagestore.errors import why_not
 from octavo.storage.pagestore.records import (
     MAGIC,
     PageHeader,
+    body_checksum,
     header_length,
     parse_header,
     record_checksums,
+    record_seed,
 )
 from octavo.storage.pagestore.segments import SegmentFiles
 
@@ -79,9 +81,9 @@ def page_at(window: Window, start: int) -> tuple[PageHeader | None, bool]:
     if shape.page_units > window.num_units - start:
         return None, False
     view = window.units(start, shape.page_units)
-    records, layers = view[shape.header_bytes :], range(shape.num_layers)
-    checksums = record_checksums(records, header.identity, header.epoch, layers, shape.stride, shape.record_bytes)
-    return header, checksums == header.checksums
+    body, seed = view[shape.header_bytes :], record_seed(header.identity, header.epoch)
+    found = (*record_checksums(body, seed, range(shape.num_layers), shape), body_checksum(body, seed))
+    return header, found == header.checksums
 
 
 def whole_pages(window: Window) -> Iterator[PageHeader]:

@@ -17,6 +17,7 @@ from octavo.storage.pagestore.records import (
     pack_header,
     parse_header,
     record_checksums,
+    record_seed,
 )
 
 U32 = st.integers(0, 2**32 - 1)
@@ -39,7 +40,7 @@ def headers(draw: st.DrawFn) -> PageHeader:
         parent=draw(HASH),
         owner=owner,
         token_ids=tuple(draw(st.lists(U32, min_size=page_size, max_size=page_size))),
-        checksums=tuple(draw(st.lists(U64, min_size=num_layers, max_size=num_layers))),
+        checksums=tuple(draw(st.lists(U64, min_size=num_layers + 1, max_size=num_layers + 1))),
         shape=Shape(num_layers, draw(st.integers(1, 10**6)), page_size, draw(st.text(st.characters(codec="utf-8")))),
     )
 
@@ -80,11 +81,13 @@ def test_no_bytes_make_the_parser_fail(data: bytes, with_magic: bool) -> None:
 
 @given(HASH, HASH, U64, st.binary(min_size=1, max_size=200))
 def test_a_checksum_is_of_one_page_one_time_and_one_layer(one: bytes, other: bytes, epoch: int, data: bytes) -> None:
+    shape = Shape(2, len(data), 1, "{}")
+    laid_out = memoryview(data.ljust(shape.stride, b"\0") * 2)
     checksums = {
         checksum
         for identity in {one, other}
         for number in {epoch, (epoch + 1) % 2**64}
-        for checksum in record_checksums(memoryview(data * 2), identity, number, range(2), len(data), len(data))
+        for checksum in record_checksums(laid_out, record_seed(identity, number), range(2), shape)
     }
 
     assert len(checksums) == 4 * len({one, other})
@@ -92,7 +95,7 @@ def test_a_checksum_is_of_one_page_one_time_and_one_layer(one: bytes, other: byt
 
 def test_a_number_that_does_not_fit_is_an_error_not_another_number() -> None:
     shape = Shape(1, 64, 1, "{}")
-    header = PageHeader(1, 0, Place(1, 0, 0, 1), 0, "prefill", *[bytes(32)] * 3, "o", (1,), (1,), shape)
+    header = PageHeader(1, 0, Place(1, 0, 0, 1), 0, "prefill", *[bytes(32)] * 3, "o", (1,), (1, 2), shape)
 
     with pytest.raises(OverflowError):
         pack_header(replace(header, token_ids=(-1,)))
