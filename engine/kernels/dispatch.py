@@ -14,13 +14,18 @@ from torch import Tensor
 
 from octavo.engine.errors import EngineError
 from octavo.engine.kernels.activation import silu_mul_native, silu_mul_torch
-from octavo.engine.kernels.decode_attention import decode_attention_native, decode_attention_torch
-from octavo.engine.kernels.encode import encode_pages_torch
-from octavo.engine.kernels.gather import gather_pages_torch
+from octavo.engine.kernels.encode import encode_pages_native, encode_pages_torch
+from octavo.engine.kernels.gather import gather_pages_native, gather_pages_torch
 from octavo.engine.kernels.kv_write import write_kv_native, write_kv_torch
 from octavo.engine.kernels.linear import NativeLinear, linear_torch
 from octavo.engine.kernels.norm import rms_norm_native, rms_norm_torch
-from octavo.engine.kernels.paged_attention import AttentionState, attend_pages_torch, attend_tail_torch
+from octavo.engine.kernels.paged_attention import (
+    AttentionState,
+    attend_pages_native,
+    attend_pages_torch,
+    attend_tail_native,
+    attend_tail_torch,
+)
 from octavo.engine.kernels.selfcheck import failure
 from octavo.engine.kv.codec import PageLayout
 from octavo.engine.weights.matrix import Weight
@@ -65,23 +70,6 @@ class WriteKvOp(Protocol):
     def __call__(
         self, slab: Tensor, slots: Tensor, offsets: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor
     ) -> None: ...
-
-
-class DecodeAttentionOp(Protocol):
-    """See `decode_attention_torch`."""
-
-    def __call__(
-        self,
-        q: Tensor,
-        slab: Tensor,
-        page_slots: Tensor,
-        page_distances: Tensor,
-        num_pages: Tensor,
-        tail_tokens: Tensor,
-        cos: Tensor,
-        sin: Tensor,
-        scale: float,
-    ) -> Tensor: ...
 
 
 class EncodePagesOp(Protocol):
@@ -149,7 +137,6 @@ class Kernels:
     rms_norm: RmsNormOp
     silu_mul: SiluMulOp
     write_kv: WriteKvOp
-    decode_attention: DecodeAttentionOp
     encode_pages: EncodePagesOp
     gather_pages: GatherPagesOp
     attend_pages: AttendPagesOp
@@ -170,7 +157,6 @@ def load_kernels(device: str = "cpu", prefer: Literal["auto", "native", "torch"]
         "rms_norm": rms_norm_torch,
         "silu_mul": silu_mul_torch,
         "write_kv": write_kv_torch,
-        "decode_attention": decode_attention_torch,
         "encode_pages": encode_pages_torch,
         "gather_pages": gather_pages_torch,
         "attend_pages": attend_pages_torch,
@@ -199,7 +185,10 @@ def _native_implementations(ops: "Ops") -> dict[str, Any]:
         "rms_norm": partial(rms_norm_native, ops),
         "silu_mul": partial(silu_mul_native, ops),
         "write_kv": partial(write_kv_native, ops),
-        "decode_attention": partial(decode_attention_native, ops),
+        "encode_pages": partial(encode_pages_native, ops),
+        "gather_pages": partial(gather_pages_native, ops),
+        "attend_pages": partial(attend_pages_native, ops),
+        "attend_tail": partial(attend_tail_native, ops),
     }
 
 

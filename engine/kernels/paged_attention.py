@@ -8,12 +8,25 @@ the end does not depend on how many calls it took, as long as each but the last 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from octavo.engine.kernels.quantize import hadamard, read_part
+from octavo.engine.kernels.checks import (
+    describe,
+    describe_tails,
+    require,
+    require_angles,
+    require_pages,
+    require_shape,
+    require_slab,
+)
+from octavo.engine.kernels.quantize import hadamard, read_keys, read_values
 from octavo.engine.kv.codec import PageLayout
+
+if TYPE_CHECKING:
+    from octavo.engine.kernels._native import Ops
 
 RUN_PAGES = 64
 """Calls may be cut at multiples of this many pages: every implementation's groups divide it."""
@@ -35,11 +48,6 @@ class AttentionState:
     def empty(cls, n: int, heads: int, dim: int, device: torch.device | str = "cpu") -> AttentionState:
         """Memory for a state; `attend_pages` with `fresh` gives it its contents."""
         return cls(*(torch.empty(shape, device=device) for shape in ((n, heads), (n, heads), (n, heads, dim))))
-
-    def row(self, sequence: int) -> AttentionState:
-        """The state of one sequence, sharing this one's memory."""
-        rows = slice(sequence, sequence + 1)
-        return AttentionState(self.highest[rows], self.total[rows], self.values[rows])
 
     def clear(self) -> None:
         self.highest.fill_(-torch.inf)
@@ -119,6 +127,115 @@ def attend_tail_torch(
     return state.values / state.total.unsqueeze(-1)
 
 
+def attend_pages_native(
+    ops: Ops,
+    q: Tensor,
+    slab: Tensor,
+    layout: PageLayout,
+    slots: Tensor,
+    distances: Tensor,
+    num_pages: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    scale: float,
+    state: AttentionState,
+    fresh: bool,
+) -> None:
+    """`attend_pages_torch` in C, on the CPU, reading the pages in place.
+
+    The result does not depend on the number of threads. ValueError for a slot, distance or count out of its range.
+    """
+    op = "attend_pages"
+    require_pages(op, slab, layout)
+    require(op, torch.int32, slots, distances, num_pages)
+    n, heads = _require_query(op, q, layout, cos, sin, state)
+    max_pages = slots.shape[-1]
+    require_shape(op, "slots", slots, n, max_pages)
+    require_shape(op, "distances", distances, n, max_pages)
+    require_shape(op, "num_pages", num_pages, n)
+    ops.attend_pages(
+        describe(layout),
+        layout.hadamard_size,
+        slab.data_ptr(),
+        slab.shape[0],
+        q.data_ptr(),
+        n,
+        heads,
+        slots.data_ptr(),
+        distances.data_ptr(),
+        num_pages.data_ptr(),
+        max_pages,
+        cos.data_ptr(),
+        sin.data_ptr(),
+        cos.shape[0],
+        scale,
+        state.highest.data_ptr(),
+        state.total.data_ptr(),
+        state.values.data_ptr(),
+        fresh,
+    )
+
+
+def attend_tail_native(
+    ops: Ops,
+    q: Tensor,
+    tails: Tensor,
+    layout: PageLayout,
+    tail_slots: Tensor,
+    tail_tokens: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    scale: float,
+    state: AttentionState,
+) -> Tensor:
+    """`attend_tail_torch` in C, on the CPU. ValueError for a slot or count out of its range."""
+    op = "attend_tail"
+    num_tails, kv_heads, page_size, dim = require_slab(op, tails)
+    require(op, torch.int32, tail_slots, tail_tokens)
+    n, heads = _require_query(op, q, layout, cos, sin, state)
+    require_shape(op, "tails", tails, num_tails, 2, layout.num_kv_heads, layout.page_size, layout.head_dim)
+    require_shape(op, "tail_slots", tail_slots, n)
+    require_shape(op, "tail_tokens", tail_tokens, n)
+    out = torch.empty_like(q)
+    ops.attend_tail(
+        describe_tails(kv_heads, page_size, dim, tails.dtype),
+        layout.hadamard_size,
+        layout.codec.value_bits == 4,
+        tails.data_ptr(),
+        num_tails,
+        q.data_ptr(),
+        n,
+        heads,
+        tail_slots.data_ptr(),
+        tail_tokens.data_ptr(),
+        cos.data_ptr(),
+        sin.data_ptr(),
+        cos.shape[0],
+        scale,
+        state.highest.data_ptr(),
+        state.total.data_ptr(),
+        state.values.data_ptr(),
+        out.data_ptr(),
+    )
+    return out
+
+
+def _require_query(
+    op: str, q: Tensor, layout: PageLayout, cos: Tensor, sin: Tensor, state: AttentionState
+) -> tuple[int, int]:
+    """The numbers of sequences and query heads; ValueError unless query, angles and state fit the pages."""
+    require(op, torch.float32, q, state.highest, state.total, state.values)
+    require_angles(op, cos, sin, layout.head_dim)
+    n, heads, _ = q.shape
+    require_shape(op, "q", q, n, heads, layout.head_dim)
+    require_shape(op, "state.highest", state.highest, n, heads)
+    require_shape(op, "state.total", state.total, n, heads)
+    require_shape(op, "state.values", state.values, n, heads, layout.head_dim)
+    if heads % layout.num_kv_heads:
+        raise ValueError(f"{op} takes a multiple of {layout.num_kv_heads} query heads, not {heads}")
+    return n, heads
+
+
 def _sum_pages(
     q: Tensor,
     slab: Tensor,
@@ -135,10 +252,8 @@ def _sum_pages(
     num_pages = slots.shape[1]
     data = slab[slots.flatten().long()]
     shape = n, num_pages, layout.num_kv_heads, layout.page_size, dim
-    keys, values = (read_part(data, layout, part).view(shape) for part in (layout.keys, layout.values))
+    keys, values = read_keys(data, layout).reshape(shape), read_values(data, layout).reshape(shape)
     query = _rotate(q.unsqueeze(1).expand(-1, num_pages, -1, -1), cos, sin, distances)  # [n, pages, heads, d]
-    if layout.codec.key_bits == 4:
-        query = hadamard(query, layout.hadamard_size)
     grouped = query.reshape(n, num_pages, layout.num_kv_heads, -1, dim)
     scores = torch.einsum("nphgd,nphtd->nhgpt", grouped, keys).mul_(scale)
     # A page that is not there reads slot 0, whatever lies in it.

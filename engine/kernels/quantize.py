@@ -19,47 +19,31 @@ def hadamard(x: Tensor, size: int) -> Tensor:
     """
     shape, step = x.shape, 1
     while step < size:
-        first, second = x.reshape(*shape[:-1], -1, 2, step).unbind(-2)
+        first, second = x.reshape(*shape[:-1], shape[-1] // (2 * step), 2, step).unbind(-2)
         x = torch.stack((first + second, first - second), dim=-2).reshape(shape)
         step *= 2
     return x * (1 / math.sqrt(size))
 
 
 def quantize(x: Tensor, bits: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Codes uint8 [..., tokens, dim] of `x` float32, and float16 scales and zeros [..., groups, tokens].
+    """Codes uint8 of `x` float32 [..., m], and the float16 scale and zero [...] of each group of m numbers.
 
     A code is made for the rounded scale and zero, so that decoding undoes no more than its own rounding.
     """
-    codes, scales, zeros = [], [], []
-    for group in torch.split(x, GROUP, dim=-1):
-        if bits == 8:
-            zero = torch.zeros_like(group[..., :1])
-            span, low, high = group.abs().amax(-1, keepdim=True), -127.0, 127.0
-        else:
-            zero = _half(group.amin(-1, keepdim=True))
-            span, low, high = group.amax(-1, keepdim=True) - group.amin(-1, keepdim=True), 0.0, 15.0
-        scale = _half(span / high)
-        steps = (group - zero) / torch.where(scale > 0, scale, 1.0)
-        codes.append(steps.round().clamp(low, high).to(torch.int8).view(torch.uint8))
-        scales.append(scale.squeeze(-1).half())
-        zeros.append(zero.squeeze(-1).half())
-    return torch.cat(codes, -1), torch.stack(scales, -2), torch.stack(zeros, -2)
-
-
-def dequantize(codes: Tensor, scales: Tensor, zeros: Tensor | None) -> Tensor:
-    """The float32 numbers of `quantize`'s codes; those of 8 bits have no zeros."""
-    dim = codes.shape[-1]
-    scale = _per_channel(scales, dim)
-    if zeros is None:
-        return codes.view(torch.int8).float() * scale
-    return codes.float() * scale + _per_channel(zeros, dim)
+    lowest, highest, most = x.amin(-1), x.amax(-1), float(2**bits - 1)
+    scale = ((highest - lowest) / most).clamp(max=_LARGEST_HALF).half()
+    zero = (lowest.clamp(-_LARGEST_HALF, _LARGEST_HALF) + 0.0).half()  # + 0.0: no negative zero
+    # A scale of zero: all numbers are the zero's, or so near that they become it.
+    divisor = torch.where(scale > 0, scale.float(), 1.0)
+    steps = (x - zero.float().unsqueeze(-1)) / divisor.unsqueeze(-1)
+    return steps.round().clamp(0.0, most).to(torch.uint8), scale, zero
 
 
 def pack(codes: Tensor, bits: int) -> Tensor:
     """Rows of codes, a multiple of 32 each, as they lie in a slot."""
     if bits == 8:
         return codes
-    low, high = codes.reshape(*codes.shape[:-1], -1, 2, GROUP // 2).unbind(-2)
+    low, high = codes.reshape(*codes.shape[:-1], codes.shape[-1] // GROUP, 2, GROUP // 2).unbind(-2)
     return (low | high << 4).flatten(-2)
 
 
@@ -67,38 +51,51 @@ def unpack(data: Tensor, bits: int) -> Tensor:
     """The inverse of `pack`."""
     if bits == 8:
         return data
-    halves = data.reshape(*data.shape[:-1], -1, GROUP // 2)
+    halves = data.reshape(*data.shape[:-1], data.shape[-1] * 2 // GROUP, GROUP // 2)
     return torch.stack((halves & 15, halves >> 4), dim=-2).flatten(-3)
 
 
-def read_part(pages: Tensor, layout: PageLayout, part: Part) -> Tensor:
-    """K or V of `pages` uint8 [n, slot_bytes] as float32 [n, kv_heads, page_size, d], still Hadamard-rotated."""
-    n, heads, tokens, dim = len(pages), layout.num_kv_heads, layout.page_size, layout.head_dim
+def read_keys(pages: Tensor, layout: PageLayout) -> Tensor:
+    """The K of `pages` uint8 [n, slot_bytes]: float32 [n, kv_heads, page_size, d]."""
+    part, tokens, dim = layout.keys, layout.page_size, layout.head_dim
     if layout.codec.is_lossless:
-        dtype = torch.float32 if part.bits == 32 else torch.bfloat16
-        count = heads * tokens * dim * part.bits // 8
-        raw = pages[:, part.codes : part.codes + count].contiguous().view(dtype)
-        return raw.view(n, heads, tokens, dim).float()
-    by_channel = part.codes == layout.keys.codes
-    rows, stride = (dim, layout.token_stride) if by_channel else (tokens, layout.channel_stride)
-    count = heads * rows * stride * part.bits // 8
-    codes = unpack(pages[:, part.codes : part.codes + count].reshape(n, heads, rows, -1), part.bits)
-    codes = (codes.transpose(-1, -2) if by_channel else codes)[..., :tokens, :dim].contiguous()
-    scales = _read_scales(pages, layout, part.scales)
-    return dequantize(codes, scales, _read_scales(pages, layout, part.zeros) if part.bits == 4 else None)
+        return _read_plain(pages, layout, part)
+    row_bytes = layout.token_stride * part.bits // 8
+    codes = unpack(_region(pages, layout, part.codes, torch.uint8, dim, row_bytes), part.bits)
+    scales, zeros = (
+        _region(pages, layout, start, torch.float16, layout.channel_stride)[..., :dim, None].float()
+        for start in (part.scales, part.zeros)
+    )
+    k = (codes[..., :tokens].float() * scales + zeros).transpose(-1, -2)
+    if part.bits == 4:
+        k = hadamard(k, layout.hadamard_size)
+        k[..., 0, :] = _region(pages, layout, part.first_token, torch.bfloat16, layout.channel_stride)[..., :dim]
+    return k
 
 
-def _read_scales(pages: Tensor, layout: PageLayout, start: int) -> Tensor:
-    shape = layout.num_kv_heads, layout.num_groups, layout.token_stride
-    count = shape[0] * shape[1] * shape[2] * 2
-    halves = pages[:, start : start + count].contiguous().view(torch.float16)
-    return halves.view(len(pages), *shape)[..., : layout.page_size]
+def read_values(pages: Tensor, layout: PageLayout) -> Tensor:
+    """The V of `pages`, of the same shape. Those of 4 bits are still multiplied with the Hadamard matrix."""
+    part, tokens = layout.values, layout.page_size
+    if layout.codec.is_lossless:
+        return _read_plain(pages, layout, part)
+    row_bytes = layout.channel_stride * part.bits // 8
+    codes = unpack(_region(pages, layout, part.codes, torch.uint8, tokens, row_bytes), part.bits)
+    scales, zeros = (
+        _region(pages, layout, start, torch.float16, layout.num_groups, layout.token_stride)[..., :tokens]
+        .float()
+        .transpose(-1, -2)
+        .repeat_interleave(GROUP, dim=-1)
+        for start in (part.scales, part.zeros)
+    )
+    return (codes.float() * scales + zeros)[..., : layout.head_dim]
 
 
-def _per_channel(scales: Tensor, dim: int) -> Tensor:
-    return scales.float().transpose(-1, -2).repeat_interleave(GROUP, dim=-1)[..., :dim]
+def _read_plain(pages: Tensor, layout: PageLayout, part: Part) -> Tensor:
+    dtype = torch.float32 if part.bits == 32 else torch.bfloat16
+    return _region(pages, layout, part.codes, dtype, layout.page_size, layout.head_dim).float()
 
 
-def _half(x: Tensor) -> Tensor:
-    """Rounded to float16, and float32 again; what is too large becomes the largest."""
-    return x.clamp(-_LARGEST_HALF, _LARGEST_HALF).half().float()
+def _region(pages: Tensor, layout: PageLayout, start: int, dtype: torch.dtype, *shape: int) -> Tensor:
+    """The numbers from byte `start` of every page on: [n, kv_heads, *shape]."""
+    count = layout.num_kv_heads * math.prod(shape) * dtype.itemsize
+    return pages[:, start : start + count].contiguous().view(dtype).view(len(pages), layout.num_kv_heads, *shape)

@@ -1,16 +1,19 @@
 """A tiny run of each native operation against its reference, before it is trusted with a model."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from octavo.engine.kernels.activation import silu_mul_torch
-from octavo.engine.kernels.decode_attention import decode_attention_torch
+from octavo.engine.kernels.encode import encode_pages_torch
+from octavo.engine.kernels.gather import gather_pages_torch
 from octavo.engine.kernels.kv_write import write_kv_torch
 from octavo.engine.kernels.linear import linear_torch
 from octavo.engine.kernels.norm import rms_norm_torch
+from octavo.engine.kernels.paged_attention import AttentionState, attend_pages_torch, attend_tail_torch
+from octavo.engine.kv.codec import CODECS, PageLayout
 from octavo.engine.weights.formats import Format
 from octavo.engine.weights.matrix import BlockMatrix
 
@@ -76,13 +79,64 @@ def _write_kv(native: Callable[..., Any], generator: torch.Generator) -> str | N
     return _difference(slab, expected)
 
 
-def _decode_attention(native: Callable[..., Any], generator: torch.Generator) -> str | None:
-    slab, cos, sin = _paged(generator)
-    slots, distances = torch.tensor([[2, 0]]).int(), torch.tensor([[6, 2]]).int()
-    pages = slots, distances, torch.tensor([2]).int(), torch.tensor([3]).int()
+def _layouts() -> Iterator[PageLayout]:
+    return (PageLayout(codec, 2, 4, 8) for codec in CODECS.values())
+
+
+def _slots() -> tuple[Tensor, Tensor]:
+    """Slots of two pages, and a position for each."""
+    return torch.tensor([2, 0]).int(), torch.tensor([6, 2]).int()
+
+
+def _encode_pages(native: Callable[..., Any], generator: torch.Generator) -> str | None:
+    kv, _, _ = _paged(generator)
+    for layout in _layouts():
+        if not torch.equal(native(kv, layout), encode_pages_torch(kv, layout)):
+            return f"its {layout.codec.name} pages differ from its reference's"
+    return None
+
+
+def _gather_pages(native: Callable[..., Any], generator: torch.Generator) -> str | None:
+    kv, cos, sin = _paged(generator)
+    for layout in _layouts():
+        arguments = encode_pages_torch(kv, layout), layout, *_slots(), cos, sin, torch.float32
+        got, expected = native(*arguments), gather_pages_torch(*arguments)
+        problem = _difference(got[0], expected[0]) or _difference(got[1], expected[1])
+        if problem:
+            return f"for {layout.codec.name} {problem}"
+    return None
+
+
+def _attend_pages(native: Callable[..., Any], generator: torch.Generator) -> str | None:
+    kv, cos, sin = _paged(generator)
     q = torch.randn(1, 4, 8, generator=generator)
-    expected = decode_attention_torch(q, slab, *pages, cos, sin, 0.4)
-    return _difference(native(q, slab, *pages, cos, sin, 0.4), expected)
+    slots, distances = _slots()
+    for layout in _layouts():
+        states = []
+        for attend in (native, attend_pages_torch):
+            state = AttentionState.empty(1, 4, 8)
+            tables = slots[None], distances[None], torch.tensor([2]).int()
+            attend(q, encode_pages_torch(kv, layout), layout, *tables, cos, sin, 0.4, state, True)
+            states.append(torch.cat((state.highest[..., None], state.total[..., None], state.values), dim=-1))
+        problem = _difference(*states)
+        if problem:
+            return f"for {layout.codec.name} {problem}"
+    return None
+
+
+def _attend_tail(native: Callable[..., Any], generator: torch.Generator) -> str | None:
+    tails, cos, sin = _paged(generator)
+    q = torch.randn(2, 4, 8, generator=generator)
+    slots, tokens = torch.tensor([2, 0]).int(), torch.tensor([3, 1]).int()
+    for layout in _layouts():
+        results = []
+        for attend in (native, attend_tail_torch):
+            state = AttentionState(torch.full((2, 4), 0.5), torch.full((2, 4), 2.0), q.flip(0).contiguous())
+            results.append(attend(q, tails, layout, slots, tokens, cos, sin, 0.4, state))
+        problem = _difference(*results)
+        if problem:
+            return f"for {layout.codec.name} {problem}"
+    return None
 
 
 _CHECKS: dict[str, Callable[[Callable[..., Any], torch.Generator], str | None]] = {
@@ -90,5 +144,8 @@ _CHECKS: dict[str, Callable[[Callable[..., Any], torch.Generator], str | None]] 
     "rms_norm": _rms_norm,
     "silu_mul": _silu_mul,
     "write_kv": _write_kv,
-    "decode_attention": _decode_attention,
+    "encode_pages": _encode_pages,
+    "gather_pages": _gather_pages,
+    "attend_pages": _attend_pages,
+    "attend_tail": _attend_tail,
 }

@@ -1,58 +1,109 @@
-/* Attention of one query per sequence over its pages. Included once per instruction set, after elementwise.inc.h.
+/* Attention of one query per sequence over its pages. Included once per instruction set, after pages.inc.h.
  *
  * A task sums a constant number of pages for the query heads of one KV head, with the online softmax of Milakov and
  * Gimelshein (2018), and leaves per head: the highest score, the sum of exponentials relative to it, and the sum of
- * the values so weighted. `merge` adds the groups of a sequence in order (split-K, as in flash decoding). */
+ * the values so weighted. `fold` adds the groups of a sequence in order to its running state (split-K, as in flash
+ * decoding). Encoded pages are read as they are: the scales of K multiply the query, those of V the weights. */
 
-enum { MOST_HEADS = 4, TOKENS = 32 };
+enum { MOST_HEADS = 4, TOKENS = 32, MOST_GROUPS = MOST_DIM / GROUP };
 
 typedef struct {
-    float query[MOST_HEADS][MOST_DIM];   /* rotated to the page's distance and scaled */
+    float query[MOST_HEADS][MOST_DIM];  /* rotated to the page's distance and scaled */
     float values[MOST_HEADS][MOST_DIM];
-    float weights[MOST_HEADS][TOKENS];   /* scores, then their exponentials */
+    float weights[MOST_HEADS][TOKENS];  /* scores, then their exponentials */
+    float scaled[MOST_HEADS][MOST_GROUPS][TOKENS];  /* weights times the scales of a group of channels */
+    V zeros[MOST_HEADS][MOST_GROUPS];   /* sums of weights times the zeros of a group, lane by lane */
+    float constant[MOST_HEADS];         /* what the zeros of K add to the scores of a page */
+    float first_score[MOST_HEADS];      /* of the token that stands beside the codes */
     float highest[MOST_HEADS], total[MOST_HEADS];
 } Heads;
 
-INLINE float *partial_of(const Attention *a, int64_t sequence, int64_t group, int64_t head) {
-    return a->partial + ((sequence * a->max_groups + group) * a->heads + head) * (a->slab.dim + 2);
-}
+/* Up to 32 tokens of a page, from token `at`; `ahead` is the distance to the next page. */
+typedef struct {
+    HeadPage page;
+    int64_t at, count, ahead;
+} Block;
 
-/* Pages lie anywhere, and each is too short for the processor to foresee: ask for the vector that will be needed at
- * the same place of the next page. */
-INLINE void prefetch_vector(const bool bf16, const void *data, int64_t at, int64_t dim) {
-    const size_t size = bf16 ? sizeof(uint16_t) : sizeof(float);
-    const uint8_t *p = (const uint8_t *)data + at * (int64_t)size;
-    for (int64_t i = 0; i < dim * (int64_t)size; i += 64) __builtin_prefetch(p + i);
+/* Pages lie anywhere, and each is too short for the processor to foresee: ask for the bytes that will be needed at the
+ * same place of the next page. */
+INLINE void prefetch(const uint8_t *p, int64_t size) {
+    for (int64_t i = 0; i < size; i += 64) __builtin_prefetch(p + i);
 }
 
 /* Scores of up to 16 tokens: one running sum per head and token, their lanes added up together at the end. */
-INLINE void score_tokens(const int n, const bool bf16, const void *keys, int64_t at, int64_t dim, int64_t count,
-                         int64_t first, int64_t ahead, Heads *heads) {
+INLINE void score_16_plain(const int n, const bool bf16, const Layout *layout, const Block *block, int64_t first,
+                           Heads *heads) {
     float sums[MOST_HEADS][16 * 16];
+    const int64_t dim = layout->dim, row = dim * (bf16 ? 2 : 4);
+    int64_t count = block->count - first < 16 ? block->count - first : 16;
+    if (count < 0) count = 0;
     for (int64_t t = 0; t < count; t++) {
-        prefetch_vector(bf16, keys, at + t * dim + ahead, dim);
+        const uint8_t *key = block->page.keys + (block->at + first + t) * row;
+        prefetch(key + block->ahead, row);
         V sum[MOST_HEADS];
         int64_t i = 0;
         for (int h = 0; h < n; h++) sum[h] = v_zero();
         for (; i + 16 <= dim; i += 16) {
-            V key = load_any(keys, at + t * dim + i, bf16);
-            for (int h = 0; h < n; h++) sum[h] = v_fma(key, v_load(heads->query[h] + i), sum[h]);
+            V part = load_any(key, i, bf16);
+            for (int h = 0; h < n; h++) sum[h] = v_fma(part, v_load(heads->query[h] + i), sum[h]);
         }
         if (i < dim) {
-            V key = load_some(keys, at + t * dim + i, 8, bf16);
-            for (int h = 0; h < n; h++) sum[h] = v_fma(key, load_some(heads->query[h], i, 8, false), sum[h]);
+            V part = load_some(key, i, 8, bf16);
+            for (int h = 0; h < n; h++) sum[h] = v_fma(part, v_load(heads->query[h] + i), sum[h]);
         }
         for (int h = 0; h < n; h++) v_store(sums[h] + 16 * t, sum[h]);
     }
     for (int h = 0; h < n; h++) {
         for (int64_t t = count; t < 16; t++) v_store(sums[h] + 16 * t, v_zero());
         v_store(heads->weights[h] + first, v_sum16(sums[h]));
-        for (int64_t t = count; t < 16; t++) heads->weights[h][first + t] = -INFINITY;
+    }
+}
+
+/* The same for 32 tokens of encoded keys, which lie channel by channel: the sums stay in their lanes. Few heads have
+ * several sums each, used in turn, because every addition would wait for the one before. */
+INLINE void score_encoded(const int n, const int bits, const Layout *layout, const Block *block, int first,
+                          const int halves, Heads *heads) {
+    const int ways = n == 1 ? 4 : n == 2 ? 2 : 1;
+    const int64_t row = key_row_bytes(layout);
+    const uint8_t *codes = block->page.keys;
+    V sum[MOST_HEADS][2][4];
+    for (int h = 0; h < n; h++)
+        for (int half = 0; half < halves; half++)
+            for (int way = 0; way < ways; way++)
+                sum[h][half][way] = way ? v_zero() : v_set1(heads->constant[h]);
+    for (int64_t i = 0; i < layout->dim; i += ways)
+        for (int way = 0; way < ways; way++) {
+            const uint8_t *channel = codes + (i + way) * row;
+            if (first == 0) prefetch(channel + block->ahead, bits * TOKENS / 8);
+            for (int half = 0; half < halves; half++) {
+                V key = load_codes(bits, channel, block->at, first + half);
+                for (int h = 0; h < n; h++)
+                    sum[h][half][way] = v_fma(key, v_set1(heads->query[h][i + way]), sum[h][half][way]);
+            }
+        }
+    for (int h = 0; h < n; h++)
+        for (int half = 0; half < halves; half++) {
+            for (int way = 1; way < ways; way++) sum[h][half][0] = v_add(sum[h][half][0], sum[h][half][way]);
+            v_store(heads->weights[h] + 16 * (first + half), sum[h][half][0]);
+        }
+}
+
+INLINE void score(const int n, const int bits, const Layout *layout, const Block *block, Heads *heads) {
+    if (bits >= 16) {
+        score_16_plain(n, bits == 16, layout, block, 0, heads);
+        score_16_plain(n, bits == 16, layout, block, 16, heads);
+    } else {
+        for (int half = 0; half < 2; half += HALVES_AT_ONCE)
+            score_encoded(n, bits, layout, block, half, HALVES_AT_ONCE, heads);
+    }
+    for (int h = 0; h < n; h++) {
+        if (bits == 4 && block->at == 0) heads->weights[h][0] = heads->first_score[h];
+        for (int64_t t = block->count; t < TOKENS; t++) heads->weights[h][t] = -INFINITY;
     }
 }
 
 /* Turn the block's scores into weights relative to the highest score so far, and what was summed before as well. */
-INLINE void update_softmax(const int n, int64_t dim, Heads *heads) {
+INLINE void update_softmax(const int n, int64_t dim, int64_t groups, Heads *heads) {
     for (int h = 0; h < n; h++) {
         V low = v_load(heads->weights[h]), high = v_load(heads->weights[h] + 16);
         const float highest = fmaxf(heads->highest[h], v_highest(v_max(low, high)));
@@ -62,6 +113,7 @@ INLINE void update_softmax(const int n, int64_t dim, Heads *heads) {
             const V factor = v_exp(v_set1(heads->highest[h] - highest));
             for (int64_t i = 0; i < dim; i += 16)
                 v_store(heads->values[h] + i, v_mul(v_load(heads->values[h] + i), factor));
+            for (int64_t g = 0; g < groups; g++) heads->zeros[h][g] = v_mul(heads->zeros[h][g], factor);
             heads->total[h] *= v_highest(factor);
             heads->highest[h] = highest;
         }
@@ -71,19 +123,20 @@ INLINE void update_softmax(const int n, int64_t dim, Heads *heads) {
     }
 }
 
-/* values[h][i ...] += weights[h][t] * value t, over `count` tokens and `vectors` times 16 dimensions from i on; with
- * vectors = 0, over the last 8 dimensions. */
-INLINE void add_values(const int n, const int vectors, const bool bf16, const void *values, int64_t at, int64_t i,
-                       int64_t dim, int64_t count, int64_t ahead, Heads *heads) {
+/* values[h][i ...] += weights[h][t] * value t, over `vectors` times 16 dimensions from i on; with vectors = 0, over
+ * the last 8 dimensions. */
+INLINE void add_plain(const int n, const int vectors, const bool bf16, int64_t dim, const Block *block, int64_t i,
+                      Heads *heads) {
     const int width = vectors ? vectors : 1;
+    const int64_t size = bf16 ? 2 : 4;
     V sum[MOST_HEADS][4];
     for (int h = 0; h < n; h++)
         for (int v = 0; v < width; v++) sum[h][v] = v_load(heads->values[h] + i + 16 * v);
-    for (int64_t t = 0; t < count; t++) {
-        prefetch_vector(bf16, values, at + t * dim + i + ahead, 16 * width);
+    for (int64_t t = 0; t < block->count; t++) {
+        const uint8_t *row = block->page.values + (block->at + t) * dim * size;
+        prefetch(row + i * size + block->ahead, 16 * width * size);
         for (int v = 0; v < width; v++) {
-            const int64_t from = at + t * dim + i + 16 * v;
-            V value = vectors ? load_any(values, from, bf16) : load_some(values, from, 8, bf16);
+            V value = vectors ? load_any(row, i + 16 * v, bf16) : load_some(row, i, 8, bf16);
             for (int h = 0; h < n; h++) sum[h][v] = v_fma(v_set1(heads->weights[h][t]), value, sum[h][v]);
         }
     }
@@ -91,94 +144,231 @@ INLINE void add_values(const int n, const int vectors, const bool bf16, const vo
         for (int v = 0; v < width; v++) v_store(heads->values[h] + i + 16 * v, sum[h][v]);
 }
 
-/* Up to 32 tokens of a page; `ahead` is the distance to the next page. */
-INLINE void attend_block(const int n, const bool bf16, const void *data, int64_t key, int64_t value, int64_t dim,
-                         int64_t count, int64_t ahead, Heads *heads) {
-    score_tokens(n, bf16, data, key, dim, count < 16 ? count : 16, 0, ahead, heads);
-    score_tokens(n, bf16, data, key + 16 * dim, dim, count > 16 ? count - 16 : 0, 16, ahead, heads);
-    update_softmax(n, dim, heads);
+/* The same for `groups` groups of encoded channels, from group g on. */
+INLINE void add_encoded(const int n, const int groups, const int bits, int64_t row_bytes, const Block *block, int64_t g,
+                        Heads *heads) {
+    V sum[MOST_HEADS][4];
+    for (int h = 0; h < n; h++)
+        for (int v = 0; v < 2 * groups; v++) sum[h][v] = v_load(heads->values[h] + GROUP * g + 16 * v);
+    for (int64_t t = 0; t < block->count; t++) {
+        const uint8_t *row = block->page.values + (block->at + t) * row_bytes;
+        prefetch(row + GROUP * g * bits / 8 + block->ahead, groups * GROUP * bits / 8);
+        for (int v = 0; v < 2 * groups; v++) {
+            V value = load_codes(bits, row, GROUP * (g + v / 2), v % 2);
+            for (int h = 0; h < n; h++)
+                sum[h][v] = v_fma(v_set1(heads->scaled[h][g + v / 2][t]), value, sum[h][v]);
+        }
+    }
+    for (int h = 0; h < n; h++)
+        for (int v = 0; v < 2 * groups; v++) v_store(heads->values[h] + GROUP * g + 16 * v, sum[h][v]);
+}
+
+/* The weights of every group of channels, and what their zeros add. */
+INLINE void scale_weights(const int n, const Layout *layout, const Block *block, int64_t groups, Heads *heads) {
+    for (int64_t g = 0; g < groups; g++) {
+        const int64_t at = g * value_scale_row(layout);
+        for (int half = 0; half < 2; half++) {
+            V scale = load_half(block->page.value_scales + at, block->at + 16 * half);
+            V zero = load_half(block->page.value_zeros + at, block->at + 16 * half);
+            for (int h = 0; h < n; h++) {
+                V weight = v_load(heads->weights[h] + 16 * half);
+                v_store(heads->scaled[h][g] + 16 * half, v_mul(weight, scale));
+                heads->zeros[h][g] = v_fma(weight, zero, heads->zeros[h][g]);
+            }
+        }
+    }
+}
+
+INLINE void add_values(const int n, const int bits, const Layout *layout, const Block *block, Heads *heads) {
+    const int64_t dim = layout->dim, groups = padded(dim) / GROUP;
     int64_t i = 0;
-    for (; i + 64 <= dim; i += 64) add_values(n, 4, bf16, data, value, i, dim, count, ahead, heads);
-    for (; i + 16 <= dim; i += 16) add_values(n, 1, bf16, data, value, i, dim, count, ahead, heads);
-    if (i < dim) add_values(n, 0, bf16, data, value, i, dim, count, ahead, heads);
+    if (bits >= 16) {
+        for (; i + 64 <= dim; i += 64) add_plain(n, 4, bits == 16, dim, block, i, heads);
+        for (; i + 16 <= dim; i += 16) add_plain(n, 1, bits == 16, dim, block, i, heads);
+        if (i < dim) add_plain(n, 0, bits == 16, dim, block, i, heads);
+        return;
+    }
+    scale_weights(n, layout, block, groups, heads);
+    for (; i + 2 <= groups; i += 2) {
+        if (HALVES_AT_ONCE == 2) {
+            add_encoded(n, 2, bits, value_row_bytes(layout), block, i, heads);
+        } else {
+            add_encoded(n, 1, bits, value_row_bytes(layout), block, i, heads);
+            add_encoded(n, 1, bits, value_row_bytes(layout), block, i + 1, heads);
+        }
+    }
+    if (i < groups) add_encoded(n, 1, bits, value_row_bytes(layout), block, i, heads);
 }
 
-/* `n` neighbouring query heads, from `first`, of one KV head, over the pages of one group. */
-INLINE void attend_heads(const int n, const bool bf16, const Attention *a, int64_t sequence, int64_t group,
-                         int64_t kv_head, int64_t first) {
-    const Slab *slab = &a->slab;
-    const int64_t dim = slab->dim, pages = a->num_pages[sequence];
-    const int64_t begin = group * PAGES_PER_GROUP;
+typedef void (*BlockFunction)(const Layout *, const Block *, Heads *);
+#define BLOCK_FUNCTION(name, n, bits)                                                                        \
+    static TARGET void name##_##n##_##bits(const Layout *layout, const Block *block, Heads *heads) {         \
+        name(n, bits, layout, block, heads);                                                                 \
+    }
+#define BLOCK_FUNCTIONS(name, bits)                                                      \
+    BLOCK_FUNCTION(name, 1, bits)                                                        \
+    BLOCK_FUNCTION(name, 2, bits)                                                        \
+    BLOCK_FUNCTION(name, 3, bits)                                                        \
+    BLOCK_FUNCTION(name, 4, bits)
+#define BLOCK_TABLE(name, bits) {name##_1_##bits, name##_2_##bits, name##_3_##bits, name##_4_##bits}
+#define EVERY_BLOCK_FUNCTION(name)                                                       \
+    BLOCK_FUNCTIONS(name, 4)                                                             \
+    BLOCK_FUNCTIONS(name, 8)                                                             \
+    BLOCK_FUNCTIONS(name, 16)                                                            \
+    BLOCK_FUNCTIONS(name, 32)                                                            \
+    static const BlockFunction name##_functions[4][MOST_HEADS] = {                       \
+        BLOCK_TABLE(name, 4), BLOCK_TABLE(name, 8), BLOCK_TABLE(name, 16), BLOCK_TABLE(name, 32)};
+EVERY_BLOCK_FUNCTION(score)
+EVERY_BLOCK_FUNCTION(add_values)
+
+INLINE int bits_index(int64_t bits) { return bits == 4 ? 0 : bits == 8 ? 1 : bits == 16 ? 2 : 3; }
+
+/* Rotate the queries of neighbouring heads to a page's distance, and let them carry the scales of its keys. */
+static TARGET void prepare_queries(const Attention *a, const float *query, int64_t distance, int n,
+                                   const HeadPage *page, Heads *heads) {
+    const int64_t dim = a->pages.layout.dim, angles = distance * (dim / 2), bits = a->pages.layout.key_bits;
+    for (int h = 0; h < n; h++) {
+        float *rotated = heads->query[h];
+        rotate(query + h * dim, a->cos + angles, a->sin + angles, dim, rotated);
+        for (int64_t i = 0; i < dim; i += 16) v_store(rotated + i, v_mul(v_load(rotated + i), v_set1(a->scale)));
+        if (bits >= 16) continue;
+        V first = v_zero(), constant = v_zero();
+        if (bits == 4) {
+            for (int64_t i = 0; i < dim; i += 16)
+                first = v_fma(v_load(rotated + i), v_load_bf16((const uint16_t *)page->first_token + i), first);
+            hadamard(rotated, dim, a->hadamard_size);
+        }
+        for (int64_t i = 0; i < dim; i += 16) {
+            constant = v_fma(v_load(rotated + i), load_half(page->key_zeros, i), constant);
+            v_store(rotated + i, v_mul(v_load(rotated + i), load_half(page->key_scales, i)));
+        }
+        heads->first_score[h] = v_sum(first);
+        heads->constant[h] = v_sum(constant);
+    }
+}
+
+INLINE void clear(int n, int64_t dim, Heads *heads) {
+    for (int h = 0; h < n; h++) {
+        heads->highest[h] = -INFINITY;
+        heads->total[h] = 0;
+        for (int64_t i = 0; i < padded(dim); i += 16) {
+            v_store(heads->values[h] + i, v_zero());
+            v_store(heads->query[h] + i, v_zero());
+        }
+        for (int64_t g = 0; g < padded(dim) / GROUP; g++) heads->zeros[h][g] = v_zero();
+    }
+}
+
+/* The first `tokens` of a page for `n` neighbouring query heads of one KV head. */
+static TARGET void attend_page(const Attention *a, const float *query, const HeadPage *page, int64_t distance,
+                               int64_t tokens, int64_t ahead, int n, Heads *heads) {
+    const Layout *layout = &a->pages.layout;
+    const BlockFunction score_block = score_functions[bits_index(layout->key_bits)][n - 1];
+    const BlockFunction add_block = add_values_functions[bits_index(layout->value_bits)][n - 1];
+    const int64_t groups = layout->value_bits < 16 ? padded(layout->dim) / GROUP : 0;
+    prepare_queries(a, query, distance, n, page, heads);
+    for (int64_t t = 0; t < tokens; t += TOKENS) {
+        const Block block = {*page, t, tokens - t < TOKENS ? tokens - t : TOKENS, ahead};
+        score_block(layout, &block, heads);
+        update_softmax(n, layout->dim, groups, heads);
+        add_block(layout, &block, heads);
+    }
+}
+
+/* Put what zeros added in its place. */
+INLINE void finish_values(const Layout *layout, int n, Heads *heads) {
+    if (layout->value_bits >= 16) return;
+    for (int h = 0; h < n; h++)
+        for (int64_t g = 0; g < padded(layout->dim) / GROUP; g++) {
+            const V zero = v_set1(v_sum(heads->zeros[h][g]));
+            for (int half = 0; half < 2; half++) {
+                float *at = heads->values[h] + GROUP * g + 16 * half;
+                v_store(at, v_add(v_load(at), zero));
+            }
+        }
+}
+
+INLINE float *partial_of(const Attention *a, int64_t sequence, int64_t group, int64_t head) {
+    return a->partial + ((sequence * a->max_groups + group) * a->heads + head) * (a->pages.layout.dim + 2);
+}
+
+static TARGET void attend(const Attention *a, int64_t sequence, int64_t group, int64_t kv_head) {
+    const int64_t dim = a->pages.layout.dim, shared = a->heads / a->pages.layout.kv_heads;
+    const int64_t begin = group * PAGES_PER_GROUP, pages = a->num_pages[sequence];
     const int64_t end = begin + PAGES_PER_GROUP < pages ? begin + PAGES_PER_GROUP : pages;
-    const float *query = a->q + (sequence * a->heads + first) * dim;
     Heads heads;
-    for (int h = 0; h < n; h++) {
-        heads.highest[h] = -INFINITY;
-        heads.total[h] = 0;
-        for (int64_t i = 0; i < dim; i += 16) v_store(heads.values[h] + i, v_zero());
-    }
-    for (int64_t page = begin; page < end; page++) {
-        const int64_t at = sequence * a->max_pages + page, slot = a->slots[at];
-        const int64_t angles = a->distances[at] * (dim / 2);
-        const int64_t tokens = page == pages - 1 ? a->tails[sequence] : slab->page_size;
+    for (int64_t first = kv_head * shared; first < (kv_head + 1) * shared; first += MOST_HEADS) {
+        const int64_t left = (kv_head + 1) * shared - first;
+        const int n = left < MOST_HEADS ? (int)left : MOST_HEADS;
+        clear(n, dim, &heads);
+        for (int64_t page = begin; page < end; page++) {
+            const int64_t at = sequence * a->max_pages + page, slot = a->slots[at];
+            const int64_t next_slot = page + 1 < end ? a->slots[at + 1] : slot;
+            const HeadPage here = head_page(&a->pages, slot, kv_head);
+            attend_page(a, a->q + (sequence * a->heads + first) * dim, &here, a->distances[at],
+                        a->pages.layout.page_size, (next_slot - slot) * a->pages.layout.slot_bytes, n, &heads);
+        }
+        finish_values(&a->pages.layout, n, &heads);
         for (int h = 0; h < n; h++) {
-            rotate(query + h * dim, a->cos + angles, a->sin + angles, dim, heads.query[h]);
-            for (int64_t i = 0; i < dim; i++) heads.query[h][i] *= a->scale;
+            float *partial = partial_of(a, sequence, group, first + h);
+            partial[0] = heads.highest[h];
+            partial[1] = heads.total[h];
+            memcpy(partial + 2, heads.values[h], (size_t)dim * sizeof(float));
         }
-        const int64_t next_slot = page + 1 < end ? a->slots[at + 1] : slot;
-        const int64_t ahead = slab_index(slab, next_slot, 0, 0, 0) - slab_index(slab, slot, 0, 0, 0);
-        for (int64_t t = 0; t < tokens; t += TOKENS)
-            attend_block(n, bf16, slab->data, slab_index(slab, slot, 0, kv_head, t),
-                         slab_index(slab, slot, 1, kv_head, t), dim, tokens - t < TOKENS ? tokens - t : TOKENS, ahead, &heads);
-    }
-    for (int h = 0; h < n; h++) {
-        float *partial = partial_of(a, sequence, group, first + h);
-        partial[0] = heads.highest[h];
-        partial[1] = heads.total[h];
-        memcpy(partial + 2, heads.values[h], (size_t)dim * sizeof(float));
     }
 }
 
-#define ATTEND_FUNCTION(n, bf16)                                                                              \
-    static TARGET void attend_##n##_##bf16(const Attention *a, int64_t sequence, int64_t group, int64_t kv_head, \
-                                           int64_t first) {                                                   \
-        attend_heads(n, bf16, a, sequence, group, kv_head, first);                                            \
-    }
-ATTEND_FUNCTION(1, 0)
-ATTEND_FUNCTION(2, 0)
-ATTEND_FUNCTION(3, 0)
-ATTEND_FUNCTION(4, 0)
-ATTEND_FUNCTION(1, 1)
-ATTEND_FUNCTION(2, 1)
-ATTEND_FUNCTION(3, 1)
-ATTEND_FUNCTION(4, 1)
-
-static void attend(const Attention *a, int64_t sequence, int64_t group, int64_t kv_head) {
-    typedef void (*Function)(const Attention *, int64_t, int64_t, int64_t, int64_t);
-    static const Function functions[2][MOST_HEADS] = {{attend_1_0, attend_2_0, attend_3_0, attend_4_0},
-                                                      {attend_1_1, attend_2_1, attend_3_1, attend_4_1}};
-    const int64_t shared = a->heads / a->slab.kv_heads;
-    for (int64_t h = 0; h < shared; h += MOST_HEADS) {
-        const int64_t n = shared - h < MOST_HEADS ? shared - h : MOST_HEADS;
-        functions[a->slab.bf16][n - 1](a, sequence, group, kv_head, kv_head * shared + h);
-    }
+/* Add one sum to the state of a head. */
+INLINE void fold_head(const State *state, int64_t head, int64_t dim, float highest, float total, const float *values) {
+    float *into = state->values + head * dim;
+    const float together = fmaxf(state->highest[head], highest);
+    const bool fresh = state->highest[head] == -INFINITY;
+    const float before = fresh ? 0 : v_highest(v_exp(v_set1(state->highest[head] - together)));
+    const float new = v_highest(v_exp(v_set1(highest - together)));
+    state->highest[head] = together;
+    state->total[head] = state->total[head] * before + total * new;
+    for (int64_t i = 0; i < dim; i++) into[i] = into[i] * before + values[i] * new;
 }
 
-static TARGET void merge(const Attention *a, int64_t sequence) {
-    const int64_t dim = a->slab.dim, pages = a->num_pages[sequence];
-    const int64_t groups = (pages + PAGES_PER_GROUP - 1) / PAGES_PER_GROUP;
-    for (int64_t head = 0; head < a->heads; head++) {
-        float *out = a->out + (sequence * a->heads + head) * dim;
-        float highest = -INFINITY, total = 0;
-        for (int64_t group = 0; group < groups; group++)
-            highest = fmaxf(highest, partial_of(a, sequence, group, head)[0]);
-        for (int64_t i = 0; i < dim; i++) out[i] = 0;
+static TARGET void fold(const Attention *a, int64_t sequence) {
+    const int64_t dim = a->pages.layout.dim;
+    const int64_t groups = (a->num_pages[sequence] + PAGES_PER_GROUP - 1) / PAGES_PER_GROUP;
+    for (int64_t h = 0; h < a->heads; h++) {
+        const int64_t head = sequence * a->heads + h;
+        if (a->fresh) {
+            a->state.highest[head] = -INFINITY;
+            a->state.total[head] = 0;
+            memset(a->state.values + head * dim, 0, (size_t)dim * sizeof(float));
+        }
         for (int64_t group = 0; group < groups; group++) {
-            const float *partial = partial_of(a, sequence, group, head);
-            const float weight = v_highest(v_exp(v_set1(partial[0] - highest)));
-            total += weight * partial[1];
-            for (int64_t i = 0; i < dim; i++) out[i] += weight * partial[2 + i];
+            const float *partial = partial_of(a, sequence, group, h);
+            fold_head(&a->state, head, dim, partial[0], partial[1], partial + 2);
         }
-        for (int64_t i = 0; i < dim; i++) out[i] /= total;
+    }
+}
+
+/* The unfinished page of a sequence, added to its state, and the quotient. */
+static TARGET void attend_tail(const Attention *a, int64_t sequence, int64_t kv_head) {
+    const int64_t dim = a->pages.layout.dim, shared = a->heads / a->pages.layout.kv_heads;
+    const int64_t tokens = a->tail_tokens[sequence];
+    const HeadPage page = head_page(&a->pages, a->slots[sequence], kv_head);
+    Heads heads;
+    for (int64_t first = kv_head * shared; first < (kv_head + 1) * shared; first += MOST_HEADS) {
+        const int64_t left = (kv_head + 1) * shared - first;
+        const int n = left < MOST_HEADS ? (int)left : MOST_HEADS;
+        clear(n, dim, &heads);
+        attend_page(a, a->q + (sequence * a->heads + first) * dim, &page, tokens - 1, tokens, 0, n, &heads);
+        for (int h = 0; h < n; h++) {
+            const int64_t head = sequence * a->heads + first + h;
+            float *values = a->state.values + head * dim, *out = a->out + head * dim;
+            if (a->rotated_values) {
+                float rotated[MOST_DIM] = {0};
+                memcpy(rotated, values, (size_t)dim * sizeof(float));
+                hadamard(rotated, dim, a->hadamard_size);
+                memcpy(values, rotated, (size_t)dim * sizeof(float));
+            }
+            fold_head(&a->state, head, dim, heads.highest[h], heads.total[h], heads.values[h]);
+            for (int64_t i = 0; i < dim; i++) out[i] = values[i] / a->state.total[head];
+        }
     }
 }

@@ -61,22 +61,62 @@ typedef struct {
     const float *cos, *sin;          /* [page_size, dim / 2] */
 } KvWrite;
 
+/* Where an encoded page keeps what, in bytes from its start; engine/kv/codec.py says how the regions are filled. All
+ * members are int64, in the order in which they are handed over. */
 typedef struct {
-    Slab slab;
+    int64_t kv_heads, page_size, dim, slot_bytes, key_bits, value_bits;
+    int64_t key_codes, key_scales, key_zeros, key_first_token, value_codes, value_scales, value_zeros;
+} Layout;
+
+typedef struct {
+    uint8_t *data;  /* [slots, layout.slot_bytes] */
+    int64_t slots;
+    Layout layout;
+} Pages;
+
+typedef struct {
+    Layout layout;
+    const uint8_t *from;  /* [n, 2, kv_heads, page_size, dim] */
+    bool bf16;            /* or float32 */
+    int64_t n, hadamard_size;
+    uint8_t *out;         /* [n, slot_bytes], all zero */
+} Encode;
+
+typedef struct {
+    Pages pages;
+    const int32_t *slots, *starts;  /* [n] */
+    const float *cos, *sin;         /* [angles, dim / 2] */
+    int64_t angles, n, hadamard_size;
+    bool out_bf16;                  /* or float32 */
+    uint8_t *keys, *values;         /* [kv_heads, n, page_size, dim] */
+} Gather;
+
+typedef struct {
+    float *highest, *total;  /* [n, heads] */
+    float *values;           /* [n, heads, dim] */
+} State;
+
+typedef struct {
+    Pages pages;
     const float *q;                    /* [n, heads, dim], not rotated */
-    const int32_t *slots, *distances;  /* [n, max_pages] */
-    const int32_t *num_pages, *tails;  /* [n] */
+    const int32_t *slots, *distances;  /* [n, max_pages]; of a tail, [n] and none */
+    const int32_t *num_pages;          /* [n]; none of a tail */
+    const int32_t *tail_tokens;        /* [n], of a tail */
     const float *cos, *sin;            /* [angles, dim / 2] */
     int64_t angles;
     float scale;
     int64_t n, heads, max_pages;
-    float *partial;  /* [n, max_groups, heads, dim + 2]: see attention.inc.h */
+    State state;
+    bool fresh;             /* whether the state begins here */
+    float *partial;         /* [n, max_groups, heads, dim + 2]: see attention.inc.h */
     int64_t max_groups;
-    float *out;      /* [n, heads, dim] */
+    int64_t hadamard_size;
+    bool rotated_values;    /* whether the values in the state of a tail are still multiplied with the matrix */
+    float *out;             /* [n, heads, dim], of a tail */
 } Attention;
 
 /* Pages whose attention is summed before it is merged with the other groups': a constant, so that the result
- * does not depend on the number of threads. */
+ * does not depend on the number of threads, nor on the cutting of a long context into calls (it divides 64). */
 enum { PAGES_PER_GROUP = 8 };
 
 typedef struct {
@@ -89,10 +129,15 @@ typedef struct {
     void (*rms_norm)(const Norm *norm, int64_t first, int64_t last);
     void (*silu_mul)(const Gated *gated, int64_t first, int64_t last);
     void (*write_kv)(const KvWrite *write, int64_t first, int64_t last);
+    /* One KV head of page `number`. */
+    void (*encode)(const Encode *encode, int64_t number, int64_t kv_head);
+    void (*gather)(const Gather *gather, int64_t number, int64_t kv_head);
     /* One (sequence, page group, KV head): fills `partial` for the query heads that share the KV head. */
     void (*attend)(const Attention *attention, int64_t sequence, int64_t group, int64_t kv_head);
-    /* All groups of a sequence: from `partial` to `out`. */
-    void (*merge)(const Attention *attention, int64_t sequence);
+    /* All groups of a sequence: from `partial` to its state. */
+    void (*fold)(const Attention *attention, int64_t sequence);
+    /* The unfinished page, through the state to `out`. */
+    void (*attend_tail)(const Attention *attention, int64_t sequence, int64_t kv_head);
 } KernelTable;
 
 extern const KernelTable portable_kernels;

@@ -3,9 +3,11 @@
 
 #include "decode_avx2.h"
 
-enum { WAYS_OF_MANY = 1 };
+enum { WAYS_OF_MANY = 1, HALVES_AT_ONCE = 1 };
 #include "linear.inc.h"
 #include "elementwise.inc.h"
+#include "pages.inc.h"
+#include "codec.inc.h"
 #include "attention.inc.h"
 
 const KernelTable avx2_kernels = {
@@ -15,7 +17,10 @@ const KernelTable avx2_kernels = {
     .rms_norm = rms_norm,
     .silu_mul = silu_mul,
     .write_kv = write_kv,
+    .encode = encode,
+    .gather = gather,
     .attend = attend,
-    .merge = merge,
+    .fold = fold,
+    .attend_tail = attend_tail,
 };
 #endif

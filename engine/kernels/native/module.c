@@ -2,6 +2,7 @@
  * Python wrappers beside this folder check dtypes, shapes and contiguity; nothing is checked here. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <string.h>
 
 #include "ops.h"
 #include "pool.h"
@@ -130,35 +131,113 @@ static PyObject *ops_write_kv(PyObject *object, Arguments arguments, Py_ssize_t 
     Py_RETURN_NONE;
 }
 
-/* decode_attention(slab, slots_in_slab, bf16, kv_heads, page_size, dim, q, slots, distances, num_pages, tails, cos,
- * sin, angles, scale, n, heads, max_pages, out) */
-static PyObject *ops_decode_attention(PyObject *object, Arguments arguments, Py_ssize_t count) {
+#define READ_LAYOUT(to)                                          \
+    do {                                                         \
+        const void *layout = POINTER;                            \
+        if (layout != NULL) memcpy(&(to), layout, sizeof(to));   \
+    } while (0)
+#define REFUSE(op, problem) \
+    if ((problem) != NULL) return PyErr_Format(PyExc_ValueError, op ": %s", problem)
+
+/* encode_pages(layout, hadamard_size, from, bf16, n, out) */
+static PyObject *ops_encode_pages(PyObject *object, Arguments arguments, Py_ssize_t count) {
+    ARGUMENTS(6);
+    Encode encode = {0};
+    READ_LAYOUT(encode.layout);
+    encode.hadamard_size = INTEGER;
+    encode.from = POINTER;
+    encode.bf16 = FLAG;
+    encode.n = INTEGER;
+    encode.out = POINTER;
+    RUN(SMALL_WORK + 1, op_encode(self->kernels, &encode));
+    Py_RETURN_NONE;
+}
+
+/* gather_pages(layout, hadamard_size, slab, slots_in_slab, slots, starts, n, cos, sin, angles, out_bf16, keys,
+ * values) */
+static PyObject *ops_gather_pages(PyObject *object, Arguments arguments, Py_ssize_t count) {
+    ARGUMENTS(13);
+    Gather gather = {0};
+    READ_LAYOUT(gather.pages.layout);
+    gather.hadamard_size = INTEGER;
+    gather.pages.data = POINTER;
+    gather.pages.slots = INTEGER;
+    gather.slots = POINTER;
+    gather.starts = POINTER;
+    gather.n = INTEGER;
+    gather.cos = POINTER;
+    gather.sin = POINTER;
+    gather.angles = INTEGER;
+    gather.out_bf16 = FLAG;
+    gather.keys = POINTER;
+    gather.values = POINTER;
+    if (PyErr_Occurred()) return NULL;
+    const char *problem = find_gather_problem(&gather);
+    REFUSE("gather_pages", problem);
+    RUN(SMALL_WORK + 1, op_gather(self->kernels, &gather));
+    Py_RETURN_NONE;
+}
+
+/* attend_pages(layout, hadamard_size, slab, slots_in_slab, q, n, heads, slots, distances, num_pages, max_pages, cos,
+ * sin, angles, scale, highest, total, values, fresh) */
+static PyObject *ops_attend_pages(PyObject *object, Arguments arguments, Py_ssize_t count) {
     ARGUMENTS(19);
-    Attention a;
-    a.slab.data = POINTER;
-    a.slab.slots = INTEGER;
-    a.slab.bf16 = FLAG;
-    a.slab.kv_heads = INTEGER;
-    a.slab.page_size = INTEGER;
-    a.slab.dim = INTEGER;
+    Attention a = {0};
+    READ_LAYOUT(a.pages.layout);
+    a.hadamard_size = INTEGER;
+    a.pages.data = POINTER;
+    a.pages.slots = INTEGER;
     a.q = POINTER;
+    a.n = INTEGER;
+    a.heads = INTEGER;
     a.slots = POINTER;
     a.distances = POINTER;
     a.num_pages = POINTER;
-    a.tails = POINTER;
+    a.max_pages = INTEGER;
     a.cos = POINTER;
     a.sin = POINTER;
     a.angles = INTEGER;
     a.scale = (float)REAL;
+    a.state.highest = POINTER;
+    a.state.total = POINTER;
+    a.state.values = POINTER;
+    a.fresh = FLAG;
+    if (PyErr_Occurred()) return NULL;
+    const char *problem = find_pages_problem(&a);
+    REFUSE("attend_pages", problem);
+    bool enough_memory;
+    RUN(SMALL_WORK + 1, enough_memory = op_attend_pages(self->kernels, &a));
+    if (!enough_memory) return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
+/* attend_tail(layout of the tails, hadamard_size, rotated_values, tails, tails_in_slab, q, n, heads, slots, tokens,
+ * cos, sin, angles, scale, highest, total, values, out) */
+static PyObject *ops_attend_tail(PyObject *object, Arguments arguments, Py_ssize_t count) {
+    ARGUMENTS(18);
+    Attention a = {0};
+    READ_LAYOUT(a.pages.layout);
+    a.hadamard_size = INTEGER;
+    a.rotated_values = FLAG;
+    a.pages.data = POINTER;
+    a.pages.slots = INTEGER;
+    a.q = POINTER;
     a.n = INTEGER;
     a.heads = INTEGER;
-    a.max_pages = INTEGER;
+    a.slots = POINTER;
+    a.tail_tokens = POINTER;
+    a.cos = POINTER;
+    a.sin = POINTER;
+    a.angles = INTEGER;
+    a.scale = (float)REAL;
+    a.state.highest = POINTER;
+    a.state.total = POINTER;
+    a.state.values = POINTER;
     a.out = POINTER;
-    const char *problem = find_attention_problem(&a);
-    if (problem != NULL) return PyErr_Format(PyExc_ValueError, "decode_attention: %s", problem);
-    bool enough_memory;
-    RUN(SMALL_WORK + 1, enough_memory = op_attention(self->kernels, &a));
-    if (!enough_memory) return PyErr_NoMemory();
+    if (PyErr_Occurred()) return NULL;
+    const char *problem = find_tail_problem(&a);
+    REFUSE("attend_tail", problem);
+    RUN(a.n * a.heads * a.pages.layout.dim * a.pages.layout.page_size, op_attend_tail(self->kernels, &a));
     Py_RETURN_NONE;
 }
 
@@ -190,7 +269,10 @@ static PyMethodDef ops_methods[] = {
     METHOD(rms_norm, "Root-mean-square normalisation."),
     METHOD(silu_mul, "silu(gate) * up."),
     METHOD(write_kv, "Store keys, rotated by their offset, and values in their pages."),
-    METHOD(decode_attention, "Attention of one query per sequence over its pages."),
+    METHOD(encode_pages, "The bytes of complete pages."),
+    METHOD(gather_pages, "Pages decoded, side by side, their keys at their positions."),
+    METHOD(attend_pages, "Attention of one query per sequence over its complete pages, into a state."),
+    METHOD(attend_tail, "The unfinished page of each sequence, and the result."),
     {NULL, NULL, 0, NULL},
 };
 static PyGetSetDef ops_attributes[] = {

@@ -103,6 +103,24 @@ void op_dequantize(const KernelTable *kernels, const Matrix *matrix, int64_t col
     parallel_for(dequantize_task, &d, divide_up(matrix->rows, per_task));
 }
 
+/* One KV head of one page, or of one sequence's unfinished page, is a task. */
+#define HEADS_TASK(op, type, heads)                                                      \
+    typedef struct {                                                                     \
+        const KernelTable *kernels;                                                      \
+        const type *arguments;                                                           \
+    } op##_context;                                                                      \
+    static void op##_task(void *context, int64_t task) {                                 \
+        const op##_context *c = context;                                                 \
+        c->kernels->op(c->arguments, task / c->arguments->heads, task % c->arguments->heads); \
+    }                                                                                    \
+    void op_##op(const KernelTable *kernels, const type *arguments) {                    \
+        op##_context context = {kernels, arguments};                                     \
+        parallel_for(op##_task, &context, arguments->n * arguments->heads);              \
+    }
+HEADS_TASK(encode, Encode, layout.kv_heads)
+HEADS_TASK(gather, Gather, pages.layout.kv_heads)
+HEADS_TASK(attend_tail, Attention, pages.layout.kv_heads)
+
 typedef struct {
     const KernelTable *kernels;
     const Attention *attention;
@@ -111,21 +129,25 @@ typedef struct {
 static void attend_task(void *context, int64_t task) {
     const Attend *attend = context;
     const Attention *a = attend->attention;
-    const int64_t kv_head = task % a->slab.kv_heads;
-    const int64_t group = task / a->slab.kv_heads % a->max_groups;
-    const int64_t sequence = task / a->slab.kv_heads / a->max_groups;
-    if (group * PAGES_PER_GROUP < a->num_pages[sequence]) attend->kernels->attend(a, sequence, group, kv_head);
+    const int64_t kv_heads = a->pages.layout.kv_heads;
+    const int64_t group = task / kv_heads % a->max_groups, sequence = task / kv_heads / a->max_groups;
+    if (group * PAGES_PER_GROUP < a->num_pages[sequence]) attend->kernels->attend(a, sequence, group, task % kv_heads);
 }
 
-bool op_attention(const KernelTable *kernels, Attention *a) {
+static void fold_task(void *context, int64_t sequence) {
+    const Attend *attend = context;
+    attend->kernels->fold(attend->attention, sequence);
+}
+
+bool op_attend_pages(const KernelTable *kernels, Attention *a) {
     int64_t most_pages = 1;
     for (int64_t i = 0; i < a->n; i++) most_pages = a->num_pages[i] > most_pages ? a->num_pages[i] : most_pages;
     a->max_groups = divide_up(most_pages, PAGES_PER_GROUP);
-    a->partial = malloc((size_t)(a->n * a->max_groups * a->heads * (a->slab.dim + 2)) * sizeof(float));
+    a->partial = malloc((size_t)(a->n * a->max_groups * a->heads * (a->pages.layout.dim + 2)) * sizeof(float));
     if (a->partial == NULL) return false;
     Attend attend = {kernels, a};
-    parallel_for(attend_task, &attend, a->n * a->max_groups * a->slab.kv_heads);
-    for (int64_t i = 0; i < a->n; i++) kernels->merge(a, i);
+    parallel_for(attend_task, &attend, a->n * a->max_groups * a->pages.layout.kv_heads);
+    parallel_for(fold_task, &attend, a->n);
     free(a->partial);
     return true;
 }
@@ -140,14 +162,34 @@ const char *find_write_problem(const KvWrite *write, int64_t n) {
     return NULL;
 }
 
-const char *find_attention_problem(const Attention *a) {
+static const char bad_slot[] = "a slot is not in the slab";
+static const char bad_angle[] = "a position has no row in cos and sin";
+
+const char *find_gather_problem(const Gather *gather) {
+    for (int64_t i = 0; i < gather->n; i++) {
+        if (outside(gather->slots[i], gather->pages.slots)) return bad_slot;
+        if (outside(gather->starts[i], gather->angles)) return bad_angle;
+    }
+    return NULL;
+}
+
+const char *find_pages_problem(const Attention *a) {
     for (int64_t i = 0; i < a->n; i++) {
-        if (outside(a->num_pages[i] - 1, a->max_pages)) return "a number of pages is not in 1 .. max_pages";
-        if (outside(a->tails[i] - 1, a->slab.page_size)) return "a number of tail tokens is not in 1 .. page_size";
+        if (outside(a->num_pages[i], a->max_pages + 1)) return "a number of pages is not in 0 .. max_pages";
         for (int64_t page = i * a->max_pages; page < i * a->max_pages + a->num_pages[i]; page++) {
-            if (outside(a->slots[page], a->slab.slots)) return "a slot is not in the slab";
-            if (outside(a->distances[page], a->angles)) return "a distance has no row in cos and sin";
+            if (outside(a->slots[page], a->pages.slots)) return bad_slot;
+            if (outside(a->distances[page], a->angles)) return bad_angle;
         }
+    }
+    return NULL;
+}
+
+const char *find_tail_problem(const Attention *a) {
+    for (int64_t i = 0; i < a->n; i++) {
+        if (outside(a->slots[i], a->pages.slots)) return bad_slot;
+        if (outside(a->tail_tokens[i] - 1, a->pages.layout.page_size))
+            return "a number of tail tokens is not in 1 .. page_size";
+        if (outside(a->tail_tokens[i] - 1, a->angles)) return bad_angle;
     }
     return NULL;
 }

@@ -14,13 +14,18 @@ void op_rms_norm(const KernelTable *kernels, const Norm *norm, int64_t n);
 void op_silu_mul(const KernelTable *kernels, const Gated *gated, int64_t count);
 void op_write_kv(const KernelTable *kernels, const KvWrite *write, int64_t n);
 
-/* What is wrong with the slots, offsets, distances or counts, or NULL: they come from tensors, and a bad one would read
+/* What is wrong with the slots, offsets, positions or counts, or NULL: they come from tensors, and a bad one would read
  * or write anywhere. */
 const char *find_write_problem(const KvWrite *write, int64_t n);
-const char *find_attention_problem(const Attention *attention);
+const char *find_gather_problem(const Gather *gather);
+const char *find_pages_problem(const Attention *attention);
+const char *find_tail_problem(const Attention *attention);
 
+void op_encode(const KernelTable *kernels, const Encode *encode);
+void op_gather(const KernelTable *kernels, const Gather *gather);
 /* False if there is no memory for the partial sums. */
-bool op_attention(const KernelTable *kernels, Attention *attention);
+bool op_attend_pages(const KernelTable *kernels, Attention *attention);
+void op_attend_tail(const KernelTable *kernels, const Attention *attention);
 
 /* The table of an instruction set this processor has: by name, or the best for NULL; NULL if there is none. */
 const KernelTable *find_kernels(const char *isa);

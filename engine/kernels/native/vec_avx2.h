@@ -77,6 +77,70 @@ INLINE V v_load_f16(const uint16_t *p) {
                _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 8)))};
 }
 
+/* Round to nearest even. */
+INLINE void v_store_f16(uint16_t *p, V v) {
+    _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(v.a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    _mm_storeu_si128((__m128i *)(p + 8), _mm256_cvtps_ph(v.b, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+INLINE V widen_bytes(__m128i bytes) {
+    return (V){_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes)),
+               _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_unpackhi_epi64(bytes, bytes)))};
+}
+/* Sixteen bytes; the low or the high halves of sixteen bytes; the lowest bytes of integral numbers. */
+INLINE V v_load_bytes(const uint8_t *p) { return widen_bytes(_mm_loadu_si128((const __m128i *)p)); }
+INLINE V v_load_nibbles(const uint8_t *p, const int high) {
+    __m128i bytes = _mm_loadu_si128((const __m128i *)p);
+    return widen_bytes(_mm_and_si128(high ? _mm_srli_epi16(bytes, 4) : bytes, _mm_set1_epi8(15)));
+}
+INLINE void v_store_bytes(uint8_t *p, V v) {
+    __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(v.a), _mm256_cvtps_epi32(v.b));
+    words = _mm256_permute4x64_epi64(words, 0xd8);
+    _mm_storeu_si128((__m128i *)p, _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
+}
+
+/* Lane i takes lane i ^ step; step is 1, 2, 4 or 8. */
+INLINE V v_partners(V v, const int step) {
+    switch (step) {
+    case 1: return (V){_mm256_permute_ps(v.a, 0xb1), _mm256_permute_ps(v.b, 0xb1)};
+    case 2: return (V){_mm256_permute_ps(v.a, 0x4e), _mm256_permute_ps(v.b, 0x4e)};
+    case 4: return (V){_mm256_permute2f128_ps(v.a, v.a, 1), _mm256_permute2f128_ps(v.b, v.b, 1)};
+    default: return (V){v.b, v.a};
+    }
+}
+
+INLINE void transpose8(__m256 *v[8]) {
+    __m256 t[8];
+    for (int i = 0; i < 8; i += 4) {
+        __m256 a = _mm256_unpacklo_ps(*v[i], *v[i + 1]), b = _mm256_unpackhi_ps(*v[i], *v[i + 1]);
+        __m256 c = _mm256_unpacklo_ps(*v[i + 2], *v[i + 3]), d = _mm256_unpackhi_ps(*v[i + 2], *v[i + 3]);
+        t[i] = _mm256_shuffle_ps(a, c, 0x44);
+        t[i + 1] = _mm256_shuffle_ps(a, c, 0xee);
+        t[i + 2] = _mm256_shuffle_ps(b, d, 0x44);
+        t[i + 3] = _mm256_shuffle_ps(b, d, 0xee);
+    }
+    for (int c = 0; c < 4; c++) {
+        *v[c] = _mm256_permute2f128_ps(t[c], t[4 + c], 0x20);
+        *v[4 + c] = _mm256_permute2f128_ps(t[c], t[4 + c], 0x31);
+    }
+}
+/* Lane j of vector i becomes lane i of vector j. */
+INLINE void v_transpose(V v[16]) {
+    __m256 *quarter[4][8];
+    for (int i = 0; i < 8; i++) {
+        quarter[0][i] = &v[i].a;
+        quarter[1][i] = &v[i].b;
+        quarter[2][i] = &v[i + 8].a;
+        quarter[3][i] = &v[i + 8].b;
+    }
+    for (int q = 0; q < 4; q++) transpose8(quarter[q]);
+    for (int i = 0; i < 8; i++) {
+        __m256 swapped = v[i].b;
+        v[i].b = v[i + 8].a;
+        v[i + 8].a = swapped;
+    }
+}
+
 INLINE __m256 sum8(const float *vectors) {
     __m256 v[8];
     for (int i = 0; i < 8; i++) {

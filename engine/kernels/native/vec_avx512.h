@@ -50,6 +50,56 @@ INLINE V v_load_f16(const uint16_t *p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
 }
 
+/* Round to nearest even. */
+INLINE void v_store_f16(uint16_t *p, V v) {
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+/* Sixteen bytes; the low and the high halves of sixteen bytes; the lowest bytes of integral numbers. */
+INLINE V v_load_bytes(const uint8_t *p) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)));
+}
+INLINE V v_load_nibbles(const uint8_t *p, const int high) {
+    const __m512 numbers = _mm512_set_ps(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+    return _mm512_permutexvar_ps(high ? _mm512_srli_epi32(bytes, 4) : bytes, numbers);
+}
+INLINE void v_store_bytes(uint8_t *p, V v) {
+    _mm_storeu_si128((__m128i *)p, _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v)));
+}
+
+/* Lane i takes lane i ^ step; step is 1, 2, 4 or 8. */
+INLINE V v_partners(V v, const int step) {
+    switch (step) {
+    case 1: return _mm512_permute_ps(v, 0xb1);
+    case 2: return _mm512_permute_ps(v, 0x4e);
+    case 4: return _mm512_shuffle_f32x4(v, v, 0xb1);
+    default: return _mm512_shuffle_f32x4(v, v, 0x4e);
+    }
+}
+
+/* Lane j of vector i becomes lane i of vector j. */
+INLINE void v_transpose(V v[16]) {
+    V t[16];
+    for (int i = 0; i < 16; i += 4) {
+        V a = _mm512_unpacklo_ps(v[i], v[i + 1]), b = _mm512_unpackhi_ps(v[i], v[i + 1]);
+        V c = _mm512_unpacklo_ps(v[i + 2], v[i + 3]), d = _mm512_unpackhi_ps(v[i + 2], v[i + 3]);
+        t[i] = _mm512_shuffle_ps(a, c, 0x44);
+        t[i + 1] = _mm512_shuffle_ps(a, c, 0xee);
+        t[i + 2] = _mm512_shuffle_ps(b, d, 0x44);
+        t[i + 3] = _mm512_shuffle_ps(b, d, 0xee);
+    }
+    /* t[4 r + c] holds, in 128-bit lane k, column 4 k + c of rows 4 r .. 4 r + 3. */
+    for (int c = 0; c < 4; c++) {
+        V a = _mm512_shuffle_f32x4(t[c], t[4 + c], 0x88), b = _mm512_shuffle_f32x4(t[8 + c], t[12 + c], 0x88);
+        V e = _mm512_shuffle_f32x4(t[c], t[4 + c], 0xdd), f = _mm512_shuffle_f32x4(t[8 + c], t[12 + c], 0xdd);
+        v[c] = _mm512_shuffle_f32x4(a, b, 0x88);
+        v[8 + c] = _mm512_shuffle_f32x4(a, b, 0xdd);
+        v[4 + c] = _mm512_shuffle_f32x4(e, f, 0x88);
+        v[12 + c] = _mm512_shuffle_f32x4(e, f, 0xdd);
+    }
+}
+
 /* The sums of the lanes of 16 vectors stored one after the other. Each step halves the number of vectors and
  * the distance of the lanes added; what is left of vector i comes to lie in lane i. */
 INLINE V v_sum16(const float *vectors) {

@@ -84,6 +84,60 @@ INLINE V v_load_f16(const uint16_t *p) {
     return (V)(bits | (wide & 0x8000u) << 16 | (special & 0x7f800000u));
 }
 
+/* Round to nearest even: below the smallest normal number the addition of a constant rounds, above it the carry. */
+INLINE uint16_t float_to_half(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    const uint32_t sign = bits >> 16 & 0x8000;
+    bits &= 0x7fffffff;
+    if (bits > 0x7f800000) return (uint16_t)(sign | 0x7e00);
+    if (bits >= 0x47800000) return (uint16_t)(sign | 0x7c00);
+    if (bits < 0x38800000) {
+        float magnitude;
+        memcpy(&magnitude, &bits, sizeof magnitude);
+        magnitude += 0.5f;
+        memcpy(&bits, &magnitude, sizeof bits);
+        return (uint16_t)(sign | (bits - 0x3f000000));
+    }
+    bits += 0xfff + (bits >> 13 & 1);
+    return (uint16_t)(sign | ((bits >> 13) - 0x1c000));
+}
+INLINE void v_store_f16(uint16_t *p, V v) {
+    for (int i = 0; i < 16; i++) p[i] = float_to_half(v[i]);
+}
+
+/* Sixteen bytes; the low or the high halves of sixteen bytes; the lowest bytes of integral numbers. */
+INLINE V v_load_bytes(const uint8_t *p) {
+    V v;
+    for (int i = 0; i < 16; i++) v[i] = p[i];
+    return v;
+}
+INLINE V v_load_nibbles(const uint8_t *p, const int high) {
+    V v;
+    for (int i = 0; i < 16; i++) v[i] = high ? p[i] >> 4 : p[i] & 15;
+    return v;
+}
+INLINE void v_store_bytes(uint8_t *p, V v) {
+    for (int i = 0; i < 16; i++) p[i] = (uint8_t)(int32_t)v[i];
+}
+
+/* Lane i takes lane i ^ step; step is 1, 2, 4 or 8. */
+INLINE V v_partners(V v, const int step) {
+    V partners;
+    for (int i = 0; i < 16; i++) partners[i] = v[i ^ step];
+    return partners;
+}
+
+/* Lane j of vector i becomes lane i of vector j. */
+INLINE void v_transpose(V v[16]) {
+    for (int i = 0; i < 16; i++)
+        for (int j = 0; j < i; j++) {
+            const float lane = v[i][j];
+            v[i][j] = v[j][i];
+            v[j][i] = lane;
+        }
+}
+
 /* The sums of the lanes of 16 vectors stored one after the other: of vector i in lane i. */
 INLINE V v_sum16(const float *vectors) {
     V sums;
