@@ -7,6 +7,7 @@ mapped file, which the system reads and drops as it likes, and count apart.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 from octavo.app.errors import SettingsError
@@ -120,6 +121,7 @@ def run_sizes(settings: Settings, device: str) -> RunSizes:
         prefill_chunk=settings.prefill_chunk,
         compute_bytes=_COMPUTE_BYTES[settings.compute_dtype],
         on_cuda=device.startswith("cuda"),
+        is_native=find_spec("octavo.engine.kernels._native") is not None,
     )
 
 

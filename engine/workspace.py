@@ -25,6 +25,8 @@ _DECODED_TWICE = 24
 # Bytes of a score of attention in plain torch: three float32 at the most.
 _SCORES = 12
 _BFLOAT16 = 2
+# Scratch in which torch expands a tile of a matrix.
+_EXPANDING = 10 * 2**20
 # Scores and sums of one block of queries over one block of keys, which each thread of torch's attention holds.
 _QUERY_BLOCK, _KEY_BLOCK = 256, 512
 
@@ -50,14 +52,23 @@ class ModelSizes(Protocol):
 
 @dataclass(frozen=True)
 class RunSizes:
-    """What memory depends on besides the model. `compute_bytes` are those of the type prefill multiplies in."""
+    """What memory depends on besides the model. `compute_bytes` are those of the type prefill multiplies in.
+
+    `is_native` is False on a CPU where the native kernels are missing and torch's take their place.
+    """
 
     page_size: int = EngineConfig.page_size
     prefill_chunk: int = EngineConfig.prefill_chunk
     compute_bytes: int = _BFLOAT16
     max_sequences: int = EngineConfig.max_sequences
     on_cuda: bool = False
+    is_native: bool = True
     threads: int = field(default_factory=usable_cores)
+
+    @property
+    def with_torch(self) -> bool:
+        """Whether the kernels are torch's, which hold more at a time."""
+        return self.on_cuda or not self.is_native
 
 
 _PLAIN = RunSizes()
@@ -76,8 +87,8 @@ def workspace_bytes(sizes: ModelSizes, context: int, codec: str = "bf16", run: R
     # Slot and distance of every page of every sequence that decodes.
     tables = run.max_sequences * -(-context // run.page_size) * (sizes.num_layers + 2) * _FLOAT32
     step = _chunk_bytes(sizes, rows, context - rows, codec, run)
-    if run.on_cuda:
-        step = max(step, _decode_bytes(sizes, context, run))
+    if run.with_torch:
+        step = max(step, _decode_bytes(sizes, context, run), _TILE_BYTES + _EXPANDING + rows * sizes.hidden_size * 4)
     return angles + state + logits + tables + int(step * _SCRATCH)
 
 
@@ -92,10 +103,11 @@ def _chunk_bytes(sizes: ModelSizes, rows: int, past: int, codec: str, run: RunSi
     encoded = PageLayout(CODECS[codec], sizes.num_kv_heads, run.page_size, sizes.head_dim).slot_bytes // run.page_size
     staging = 2 * keys * _BFLOAT16 + encoded + (0 if is_lossless else 2 * rows * _FLOAT32)
     attention = _attention_bytes(sizes, rows, past, is_lossless, run)
-    feed_forward = rows * inner * (2 * _FLOAT32 + narrow)
+    feed_forward = rows * inner * (2 * _FLOAT32 + (2 * _FLOAT32 if run.with_torch else narrow))
     # bitsandbytes expands a whole matrix, our own kernels a tile at a time.
     tile = hidden * narrow * (inner if run.on_cuda else min(inner, _TILE_BYTES // (hidden * narrow)))
-    return rows * (held + staging) + max(attention, feed_forward) + tile
+    expanding = _EXPANDING if run.with_torch else 0
+    return rows * (held + staging) + max(attention, feed_forward) + tile + expanding
 
 
 def _attention_bytes(sizes: ModelSizes, rows: int, past: int, is_lossless: bool, run: RunSizes) -> int:
@@ -108,10 +120,10 @@ def _attention_bytes(sizes: ModelSizes, rows: int, past: int, is_lossless: bool,
     merging = 2 * merged + rows * queries * (narrow + _FLOAT32)
     # K and V of the chunk as computed, as encoded, and both together; for each query head, and repacked; the result.
     itself = merged + 2 * (rows if is_lossless else 4 * rows) * keys * narrow + (4 * own + rows) * queries * narrow
+    if run.with_torch:
+        scoring = 2 * group * queries * narrow + sizes.num_heads * rows * group * _SCORES if run.on_cuda else 0
+        reading += max(group * keys * _DECODED_TWICE, scoring)
     if run.on_cuda:
-        decoding = group * keys * _DECODED_TWICE
-        scoring = 2 * group * queries * narrow + sizes.num_heads * rows * group * _SCORES
-        reading += max(decoding, scoring)
         itself += sizes.num_heads * rows * own * _SCORES
     else:
         block = run.threads * _QUERY_BLOCK * (_KEY_BLOCK + sizes.head_dim + 2) * _FLOAT32

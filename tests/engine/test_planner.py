@@ -6,8 +6,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from octavo.engine import measure
 from octavo.engine.config import EngineConfig, KvCodec
 from octavo.engine.errors import EngineError, ModelFileError
+from octavo.engine.kernels.dispatch import load_kernels
 from octavo.engine.kv import tiers
 from octavo.engine.kv.cache import _num_rows
 from octavo.engine.kv.pools import DevicePool
@@ -197,3 +199,18 @@ def test_the_prediction_is_what_torch_allocates(
         assert getattr(predicted, part) == getattr(measured, part)
     assert predicted.workspace == pytest.approx(measured.workspace, rel=0.1)
     assert predicted.total == pytest.approx(measured.total, rel=0.02)
+
+
+@pytest.mark.model
+@pytest.mark.parametrize(("context", "codec"), [(200, "bf16"), (2500, "k8v4")])
+def test_without_native_kernels_more_is_planned_than_is_taken(
+    small_model: Path, monkeypatch: pytest.MonkeyPatch, context: int, codec: KvCodec
+) -> None:
+    """Torch decodes whole groups of pages to float32, most of all when many sequences decode at once."""
+    monkeypatch.setattr(measure, "load_kernels", lambda device: load_kernels(device, "torch"))
+    spec, _ = read_model(small_model)
+    planned = workspace_bytes(spec, context, codec, RunSizes(is_native=False))
+
+    measured = measure_memory(small_model, context, codec=codec).workspace
+
+    assert workspace_bytes(spec, context, codec) < measured < planned
