@@ -7,7 +7,6 @@ cut loses pages that are computed again. `durable` forces one, before the space 
 from __future__ import annotations
 
 import contextlib
-import os
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,32 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from octavo.storage.connection import beside
+from octavo.storage.pagestore.indexfile import PAGE_BYTES, SCHEMA, SUFFIXES, VERSION, connect, version
 from octavo.storage.pagestore.records import ORIGINS, PageHeader, Place, Shape, pack_numbers, unpack_numbers
 
-VERSION = 1
-_SUFFIXES = ("", "-wal", "-shm")
 _MOST_VARIABLES = 500
-_SQLITE_PAGE = 4096
-_SCHEMA = (
-    "CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
-    """CREATE TABLE spaces (
-        id INTEGER PRIMARY KEY, root BLOB NOT NULL, settings TEXT NOT NULL, num_layers INTEGER NOT NULL,
-        record_bytes INTEGER NOT NULL, page_size INTEGER NOT NULL,
-        UNIQUE (root, settings, num_layers, record_bytes, page_size)
-    )""",
-    "CREATE TABLE segments (number INTEGER PRIMARY KEY, units INTEGER NOT NULL)",
-    """CREATE TABLE pages (
-        id INTEGER PRIMARY KEY, space INTEGER NOT NULL, identity BLOB NOT NULL, parent BLOB NOT NULL,
-        tokens BLOB NOT NULL, checksums BLOB NOT NULL, origin INTEGER NOT NULL, depth INTEGER NOT NULL,
-        segment INTEGER NOT NULL, start INTEGER NOT NULL, run_start INTEGER NOT NULL, run_slots INTEGER NOT NULL,
-        last_use INTEGER NOT NULL, UNIQUE (space, identity), UNIQUE (segment, start)
-    )""",
-    "CREATE INDEX pages_by_value ON pages(last_use, depth DESC)",
-    "CREATE TABLE owners (owner TEXT, page INTEGER, PRIMARY KEY (owner, page)) WITHOUT ROWID",
-    "CREATE INDEX owners_by_page ON owners(page)",
-    "CREATE TABLE forgetting (owner TEXT PRIMARY KEY) WITHOUT ROWID",
-    f"PRAGMA user_version = {VERSION}",
-)
 _ROW = "id, space, identity, parent, tokens, checksums, origin, depth, segment, start, run_start, run_slots"
 
 
@@ -82,20 +59,20 @@ class Index:
         self.path = path
         self.longest_log = longest_log
         self._looking = threading.Lock()
-        self._writer = _connect(path, write=True) if write else None
+        self._writer = connect(path, write=True) if write else None
         try:
             if self._writer is not None:
-                self._writer.execute(f"PRAGMA wal_autocheckpoint = {longest_log // 2 // _SQLITE_PAGE}").fetchone()
-                if not _version(self._writer):
+                self._writer.execute(f"PRAGMA wal_autocheckpoint = {longest_log // 2 // PAGE_BYTES}").fetchone()
+                if not version(self._writer):
                     self._create(self._writer)
-            self._reader = _connect(path, write=False)
+            self._reader = connect(path, write=False)
         except BaseException:
             if self._writer is not None:
                 self._writer.close()
             raise
         try:
             problem = self._reader.execute("PRAGMA quick_check(1)").fetchone()[0]
-            if problem != "ok" or _version(self._reader) != VERSION:
+            if problem != "ok" or version(self._reader) != VERSION:
                 raise sqlite3.DatabaseError(f"the index is not usable: {problem}")
         except BaseException:
             self.close()
@@ -105,7 +82,7 @@ class Index:
     def num_bytes(self) -> int:
         """Bytes of the index on the disk."""
         total = 0
-        for suffix in _SUFFIXES:
+        for suffix in SUFFIXES:
             with contextlib.suppress(OSError):
                 total += beside(self.path, suffix).stat().st_size
         return total
@@ -220,7 +197,7 @@ class Index:
 
     def _create(self, connection: sqlite3.Connection) -> None:
         with self.atomic():
-            for statement in _SCHEMA:
+            for statement in SCHEMA:
                 connection.execute(statement)
 
 
@@ -236,44 +213,6 @@ def _row(space: int, header: PageHeader, last_use: int) -> tuple[Any, ...]:
         header.epoch, space, header.identity, header.parent, tokens, checksums, origin, header.depth,
         place.segment, place.start, place.run_start, place.run_slots, last_use,
     )  # fmt: skip
-
-
-def is_damage(error: sqlite3.Error) -> bool:
-    """Whether the file is not what was written, rather than locked, full or out of reach."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-
-
-def delete_files(path: Path) -> None:
-    """Remove the index at `path`. Raises OSError."""
-    for suffix in _SUFFIXES:
-        beside(path, suffix).unlink(missing_ok=True)
-
-
-def _connect(path: Path, *, write: bool) -> sqlite3.Connection:
-    if write and not path.exists():
-        os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-    uri = f"{path.as_uri()}?mode={'rw' if write else 'ro'}"
-    if not os.access(path.parent, os.W_OK) and not beside(path, "-wal").exists():
-        uri += (
-            "&immutable=1"  # readers share a log through a file that cannot be made here; nothing changes here, either
-        )
-    connection = sqlite3.connect(uri, uri=True, timeout=5.0, check_same_thread=False, isolation_level=None)
-    try:
-        pragmas = ["secure_delete = ON", "synchronous = NORMAL", "temp_store = MEMORY"]
-        if write:
-            pragmas += [f"page_size = {_SQLITE_PAGE}", "journal_mode = WAL", "journal_size_limit = 0"]
-        for pragma in pragmas:
-            connection.execute(f"PRAGMA {pragma}").fetchone()
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _version(connection: sqlite3.Connection) -> int:
-    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    return version
 
 
 def _marks(values: Sequence[object]) -> str:

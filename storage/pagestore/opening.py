@@ -11,7 +11,8 @@ from octavo.storage.pagestore.aligned_io import UNIT, System, direct_works
 from octavo.storage.pagestore.core import INDEX_FILE, Core
 from octavo.storage.pagestore.erasing import finish_forgetting
 from octavo.storage.pagestore.errors import PageStoreBusyError, PageStoreError
-from octavo.storage.pagestore.index import Index, delete_files
+from octavo.storage.pagestore.index import Index
+from octavo.storage.pagestore.indexfile import delete_files
 from octavo.storage.pagestore.room import enforce_cap, remove_segment
 from octavo.storage.pagestore.scanning import restore_segments
 from octavo.storage.pagestore.segments import SegmentFiles

@@ -9,7 +9,8 @@ from concurrent.futures import Future
 from octavo.storage.pagestore.core import Core, now
 from octavo.storage.pagestore.erasing import drop_bad, erase
 from octavo.storage.pagestore.errors import PageStoreError
-from octavo.storage.pagestore.index import StoredPage, is_damage
+from octavo.storage.pagestore.index import StoredPage
+from octavo.storage.pagestore.indexfile import is_damage
 from octavo.storage.pagestore.laying import NewPage
 from octavo.storage.pagestore.reading import Read
 from octavo.storage.pagestore.records import Shape

@@ -15,7 +15,7 @@ from octavo.storage.pagestore.aligned_io import UNIT, ThreadBuffers
 from octavo.storage.pagestore.batch import Batch
 from octavo.storage.pagestore.core import Core, SpaceKey, now
 from octavo.storage.pagestore.errors import why_not
-from octavo.storage.pagestore.index import is_damage
+from octavo.storage.pagestore.indexfile import is_damage
 from octavo.storage.pagestore.laying import NewPage, Placed, lay_page
 from octavo.storage.pagestore.records import PageHeader
 
