@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sqlite3
 import threading
 from collections import deque
@@ -22,6 +21,7 @@ THREADS = 8  # enough that some are in the disk while others check and copy
 RUN_BYTES = 1 << 20  # longest read that joins several pages
 _GAP_UNITS = 4  # between two pieces, read along rather than skipped
 _GONE = "The page is no longer in the store."
+_NOT_READ = "The page was not read."
 
 Read = tuple[StoredPage, int, int, memoryview]
 
@@ -54,13 +54,22 @@ class _Batch:
 
     def __init__(self, pieces: Sequence[_Piece]) -> None:
         self.future: Future[list[str | None]] = Future()
-        self.results: list[str | None] = [None] * len(pieces)
+        # It cannot be cancelled: the buffers are written to until it is done.
+        self.future.set_running_or_notify_cancel()
+        self.results: list[str | None] = [_NOT_READ] * len(pieces)
         self.page_ids = [piece.page.page_id for piece in pieces]
         self.problem: BaseException | None = None
         self.jobs = deque(_joined(pieces))
         self.num_threads = min(len(self.jobs), THREADS)
         self._left = self.num_threads
         self._lock = threading.Lock()
+
+    def next_job(self) -> list[_Piece] | None:
+        """A run of pieces that nobody has taken yet."""
+        try:
+            return self.jobs.popleft()
+        except IndexError:
+            return None
 
     def thread_done(self) -> bool:
         """Whether it was the last one."""
@@ -106,9 +115,8 @@ class PageReader:
     def _run(self, batch: _Batch) -> None:
         """Do jobs until none is left."""
         try:
-            while batch.jobs:
-                with contextlib.suppress(IndexError):  # another thread took the last one
-                    self._read_job(batch.jobs.popleft(), batch.results)
+            while (job := batch.next_job()) is not None:
+                self._read_job(job, batch.results)
         except BaseException as error:
             batch.problem = error
             batch.jobs.clear()

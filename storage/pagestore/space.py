@@ -109,8 +109,14 @@ class Space:
         core = self._session.core
         try:
             key = self._session.key(self._root, self.shape)
-            return core.index.find(key.number, identities) if key is not None else {}
+            found = core.index.find(key.number, identities) if key is not None else {}
         except sqlite3.Error as error:
             core.index_is_damaged |= is_damage(error)
             core.note(f"The index of the page store could not be read: {error}.")
             return {}
+        sizes = (4 * self.shape.page_size, 8 * (self.shape.num_layers + 1))
+        return {
+            identity: page
+            for identity, page in found.items()
+            if (len(page.packed_tokens), len(page.packed_checksums)) == sizes  # or the row is damaged
+        }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+import threading
 from typing import Any
 
 import pytest
@@ -339,3 +340,52 @@ def test_a_damaged_index_never_stops_a_look_up(kit: Any, monkeypatch: pytest.Mon
     assert space.write([kit.page(2)]) == [None]
 
     assert kit.kept(space, [kit.page(1), kit.page(2)]) == [True, True]
+
+
+def test_a_row_that_does_not_fit_the_space_is_a_miss(kit: Any) -> None:
+    pages = kit.chain(0, 3)
+    space = kit.space()
+    space.write(pages)
+    writer = kit.opened[0]._session.core.index.writer
+    writer.execute("UPDATE pages SET tokens = x'0011' WHERE identity = ?", [pages[0].identity])
+    writer.execute("UPDATE pages SET checksums = x'00' WHERE identity = ?", [pages[1].identity])
+
+    assert kit.kept(space, pages) == [False, False, True]
+
+
+def test_a_fault_of_the_program_is_not_taken_for_success(kit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    space = kit.space()
+    space.write([kit.page(1)])
+    found = space.find([kit.page(1).identity])
+
+    def faulty(*_: Any) -> Any:
+        raise IndexError("a fault")
+
+    monkeypatch.setattr("octavo.storage.pagestore.reading._deliver", faulty)
+
+    with pytest.raises(IndexError, match="a fault"):
+        kit.read(space, found)
+    assert not kit.opened[0]._session.core.leases.held()
+
+
+def test_a_read_under_way_is_not_cancelled(kit: Any, system: Any) -> None:
+    """vllm#46283: an answer broken off during a load left its blocks behind. Buffers are in use until the end."""
+    space = kit.space(system=system)
+    space.write([kit.page(1)])
+    (found,) = space.find([kit.page(1).identity])
+    going_on = threading.Event()
+
+    def slow(descriptor: int, buffer: memoryview, offset: int) -> int:
+        going_on.wait(10)
+        return os.preadv(descriptor, [buffer], offset)
+
+    system.replace("preadv", slow)
+    out = bytearray(kit.layers * kit.record)
+    future = space.submit_read([(found, 0, kit.layers, memoryview(out))])
+
+    assert not future.cancel()
+    assert kit.opened[0]._session.core.leases.held() == {found.page_id}
+    going_on.set()
+    assert future.result(timeout=10) == [None]
+    assert bytes(out) == kit.page(1).data
+    assert not kit.opened[0]._session.core.leases.held()
