@@ -51,3 +51,15 @@ def match_expression(query: str) -> str:
             open_ended = word is words[-1] and word[1] is None and word.end() == len(query)
             terms.append(f'"{text}"' + ("*" if open_ended else ""))
     return " ".join(terms)
+
+
+def any_word_expression(text: str) -> str:
+    """The FTS5 expression for what shares a word with `text`, or two characters in a row of a script without spaces."""
+    terms: dict[str, None] = {}
+    for word in indexed(text).replace('"', " ").split():
+        parts = [part for part in word.split(_SEPARATOR) if any(map(str.isalnum, part))]
+        if len(parts) > 1:
+            terms |= dict.fromkeys(f'"{a} {b}"' for a, b in zip(parts, parts[1:], strict=False))
+        elif parts:
+            terms['"' + parts[0] + '"'] = None
+    return " OR ".join(terms)

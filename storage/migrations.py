@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from octavo.storage import index
+from octavo.storage import index, memory_schema
 
 if TYPE_CHECKING:
     from sqlite_utils import Database as Connection
@@ -59,7 +59,10 @@ def _conversations(connection: Connection) -> None:
     index.create(connection)
 
 
-STEPS: tuple[tuple[str, Step], ...] = (("0001_conversations", _conversations),)
+STEPS: tuple[tuple[str, Step], ...] = (
+    ("0001_conversations", _conversations),
+    ("0002_memories", memory_schema.create),
+)
 
 
 def migrations() -> Migrations:
