@@ -62,6 +62,11 @@ class Paths:
         return self.data / "octavo.db"
 
     @property
+    def documents_file(self) -> Path:
+        """The documents that were added, as text, and their index."""
+        return self.data / "documents.db"
+
+    @property
     def pages_dir(self) -> Path:
         """The page store: what was computed once, kept over restarts. All of it can be computed again."""
         return self.cache / "pages"

@@ -46,3 +46,24 @@ def progress_bar() -> Iterator[Progress | None]:
     finally:
         while _bars:
             _bars.pop().close()
+
+
+@contextlib.contextmanager
+def count_bar(unit: str) -> Iterator[Progress]:
+    """As `progress_bar`, for things that are counted; it always gives a function to call."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from tqdm import tqdm
+
+    with tqdm(total=0, unit=f" {unit}", leave=False, file=sys.stderr) as bar:
+        _bars.append(bar)
+
+        def show(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        try:
+            yield show
+        finally:
+            _bars.remove(bar)

@@ -35,6 +35,7 @@ _LIGATURES = str.maketrans(
     {"ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl", "ﬅ": "st", "ﬆ": "st", "\u00a0": " ", "\u202f": " "}
 )
 _SHOWN = 120
+_AROUND = 100  # characters around a word within which its pattern has to match
 
 
 def cleaned(text: str) -> tuple[str, int]:
@@ -49,16 +50,26 @@ def cleaned(text: str) -> tuple[str, int]:
     return kept, len(text) - len(kept)
 
 
-def injections(text: str) -> list[str]:
-    """Stretches of `text` that speak to a model rather than to a reader, each cut to one line."""
-    found = []
-    for match in _injection_pattern().finditer(text):
-        start, end = max(match.start() - 20, 0), match.end() + 40
-        found.append(" ".join(text[start:end].split())[:_SHOWN])
-    return found
+def injections(text: str, most: int = 20) -> list[str]:
+    """Up to `most` stretches of `text` that speak to a model rather than to a reader, each cut to one line."""
+    lowered = text.lower()
+    if len(lowered) != len(text):
+        lowered = text  # a few characters grow in lower case, and would shift every place after them
+    found: dict[int, str] = {}
+    for words, pattern in _injection_patterns():
+        for word in words:
+            place = lowered.find(word)
+            while place >= 0 and len(found) < most:
+                match = pattern.search(text, max(place - _AROUND, 0), place + _AROUND)
+                if match is not None:
+                    start, end = max(match.start() - 20, 0), match.end() + 40
+                    found.setdefault(match.start(), " ".join(text[start:end].split())[:_SHOWN])
+                place = lowered.find(word, place + len(word))
+    return [found[start] for start in sorted(found)]
 
 
 @functools.cache
-def _injection_pattern() -> re.Pattern[str]:
+def _injection_patterns() -> list[tuple[list[str], re.Pattern[str]]]:
     lines = resources.files("octavo.assets").joinpath("injections.txt").read_text(encoding="utf-8").splitlines()
-    return re.compile("|".join(f"(?:{line})" for line in lines if line and not line.startswith("#")), re.IGNORECASE)
+    pairs = [line.split(" :: ", 1) for line in lines if line and not line.startswith("#")]
+    return [(words.split(", "), re.compile(pattern, re.IGNORECASE)) for words, pattern in pairs]

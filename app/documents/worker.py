@@ -19,7 +19,6 @@ from octavo.app.documents.formats import kind_of
 from octavo.app.documents.parsed import Limits, Outcome, Parsed, ParseError
 
 _GARBLED = 0.1
-_MOST_INJECTIONS = 20
 
 
 def parse_file(path: Path, limits: Limits, password: str | None = None, encoding: str | None = None) -> Parsed:
@@ -133,7 +132,7 @@ def _answer(request: dict[str, Any], out: BinaryIO) -> None:
     data = text.encode("utf-8", "surrogatepass")
     chunks = chunks_of(text, parsed.marks, parsed.pages) if text else []
     reply = {
-        "facts": parsed.facts() | {"injections": injections(text)[:_MOST_INJECTIONS]},
+        "facts": parsed.facts() | {"injections": injections(text)},
         "pages": parsed.pages,
         "solid": [[mark.start, mark.end] for mark in parsed.marks if mark.kind in ("code", "json", "table")],
         "chunks": [[c.start, c.end, c.page, list(c.headings), c.head] for c in chunks],
