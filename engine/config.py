@@ -7,8 +7,28 @@ from typing import Literal
 
 from octavo.engine.errors import PolicyError
 
+GROUP_PAGES = 64
+"""Pages that attention reads at a time, whatever the budget."""
+
 ComputeDtype = Literal["auto", "bfloat16", "float32"]
 KvCodec = Literal["bf16", "k8v8", "k8v4", "k4v4", "f32"]
+
+
+@dataclass(frozen=True)
+class AttentionConfig:
+    """What a query reads, in tokens; pages are read whole.
+
+    Queries at positions below `dense_limit` read everything; `None` is the length the model was trained on, which it
+    cannot exceed. From there on a query reads the first page, the `window` before its own page, and of the pages in
+    between those that its layer selects: as many as hold `mass_target` of the attention, as estimated, at least
+    `floor` and at most `cap` tokens, the first page among them.
+    """
+
+    dense_limit: int | None = None
+    window: int = 1024
+    floor: int = 512
+    cap: int = 2048
+    mass_target: float = 0.95
 
 
 @dataclass(frozen=True)
@@ -17,14 +37,17 @@ class EngineConfig:
 
     `kv_bytes` is the budget of KV pages on the device, complete and unfinished, allocated once; `None` takes room
     for one conversation of the model's whole trained context. `host_bytes` is the budget of the pages kept in RAM
-    below it. `f32` as the codec, with `float32` as the compute type, is for comparing with a reference. `threads` of
-    0 leaves torch's own choice.
+    below it. `context` is the longest prompt and answer together, `None` what the model was trained on.
+    `f32` as the codec, with `float32` as the compute type, is for comparing with a reference. `threads` of 0 leaves
+    torch's own choice.
     """
 
     page_size: int = 32
     prefill_chunk: int = 512
     kv_bytes: int | None = None
     host_bytes: int = 0
+    context: int | None = None
+    attention: AttentionConfig = AttentionConfig()
     kv_codec: KvCodec = "bf16"
     compute_dtype: ComputeDtype = "auto"
     max_sequences: int = 16

@@ -80,7 +80,9 @@ class Engine:
         fingerprint = fingerprint or checkpoint.fingerprint()
         self.cache = KvCache(self.spec, config, self.kernels, fingerprint, device, store)
         dtype = torch.float32 if config.compute_dtype == "float32" else torch.bfloat16
-        self._runner = ModelRunner(checkpoint, self.kernels, self.cache, self.max_context, dtype)
+        self._runner = ModelRunner(
+            checkpoint, self.kernels, self.cache, min(self.max_context, self.spec.context_length), dtype
+        )
         self._scheduler = Scheduler(self.cache, config)
         self._finished: list[Event] = []
         self._most_rows = config.max_sequences  # that decode together; fewer once memory for them was not there
@@ -88,8 +90,8 @@ class Engine:
 
     @property
     def max_context(self) -> int:
-        """Longest prompt and answer together: what the model was trained on, or what the tiers hold."""
-        return min(self.spec.context_length, self.cache.num_tokens)
+        """Longest prompt and answer together: the context of the settings, or what the tiers hold."""
+        return min(self.config.context or self.spec.context_length, self.cache.num_tokens)
 
     @property
     def is_idle(self) -> bool:
@@ -298,7 +300,7 @@ class Engine:
         return finished
 
     def _too_long(self, num_prompt: int) -> str:
-        if self.max_context == self.spec.context_length:
+        if self.max_context == (self.config.context or self.spec.context_length):
             return (
                 f"The prompt has {num_prompt:,} tokens, and {self.spec.name} has a context of "
                 f"{self.max_context:,} for prompt and answer together; shorten it."

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from octavo.engine.config import GROUP_PAGES
 from octavo.engine.kv.codec import CODECS, PageLayout
-from octavo.engine.workspace import GROUP_PAGES, ModelSizes, RunSizes, workspace_bytes
+from octavo.engine.workspace import ModelSizes, RunSizes, workspace_bytes
 
 CODEC_NAMES = ("bf16", "k8v8", "k8v4", "k4v4")
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from octavo.engine.attention.attention import DecodeAttention, PrefillAttention, rows_of
+from octavo.engine.attention.decode import DecodeAttention, rows_of
+from octavo.engine.attention.prefill import PrefillAttention
+from octavo.engine.attention.sparse_prefill import SparsePrefillAttention
 from octavo.engine.kernels.dispatch import Kernels
 from octavo.engine.kernels.paged_attention import AttentionState
 from octavo.engine.kv.cache import KvCache, SequencePages
@@ -31,6 +33,7 @@ class ModelRunner:
         self._decoder = Decoder(checkpoint, kernels)
         self._kernels = kernels
         self._tiers = cache.tiers
+        self._plan = cache.plan
         self._device = cache.pool.slab.device
         self._prefill_dtype = prefill_dtype
         spec, rows = checkpoint.spec, cache.num_tails
@@ -48,8 +51,10 @@ class ModelRunner:
 
         Returns hidden states, float32 `[len(token_ids), hidden_size]`.
         """
-        attend = PrefillAttention(
+        kind = PrefillAttention if self._plan.is_dense(start) else SparsePrefillAttention
+        attend = kind(
             self._tiers,
+            self._plan,
             self.rope,
             self._kernels,
             self._scale,
@@ -66,7 +71,9 @@ class ModelRunner:
         Returns hidden states, float32 `[len(token_ids), hidden_size]`.
         """
         state = rows_of(self._state, 0, len(positions))
-        attend = DecodeAttention(self._tiers, self.rope, self._kernels, self._scale, positions, pages, state)
+        attend = DecodeAttention(
+            self._tiers, self._plan, self.rope, self._kernels, self._scale, positions, pages, state
+        )
         return self._decoder.forward(self._ids(token_ids), attend, torch.float32)
 
     def logits(self, hidden: Tensor) -> Tensor:

@@ -8,12 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from octavo.engine.config import EngineConfig
+from octavo.engine.config import GROUP_PAGES, EngineConfig
 from octavo.engine.hardware import usable_cores
 from octavo.engine.kv.codec import CODECS, PageLayout
-
-GROUP_PAGES = 64
-"""Pages that attention reads at a time: those that are not on the device pass through as many slots of one layer."""
 
 # One tile of a matrix, expanded for a product; the engine bounds it so.
 _TILE_BYTES = 32 * 2**20

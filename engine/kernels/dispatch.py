@@ -3,7 +3,7 @@
 import importlib
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from octavo.engine.errors import EngineError
 from octavo.engine.kernels.activation import silu_mul_native, silu_mul_torch
+from octavo.engine.kernels.bounds import page_bounds_torch, section_bounds_torch
 from octavo.engine.kernels.encode import encode_pages_native, encode_pages_torch
 from octavo.engine.kernels.gather import gather_pages_native, gather_pages_torch
 from octavo.engine.kernels.kv_write import write_kv_native, write_kv_torch
@@ -26,7 +27,9 @@ from octavo.engine.kernels.paged_attention import (
     attend_tail_native,
     attend_tail_torch,
 )
+from octavo.engine.kernels.select import select_pages_torch
 from octavo.engine.kernels.selfcheck import failure
+from octavo.engine.kv.bounds import BoundsLayout
 from octavo.engine.kv.codec import PageLayout
 from octavo.engine.weights.matrix import Weight
 
@@ -141,6 +144,9 @@ class Kernels:
     gather_pages: GatherPagesOp
     attend_pages: AttendPagesOp
     attend_tail: AttendTailOp
+    page_bounds: Callable[[Tensor, PageLayout, BoundsLayout], Tensor]
+    section_bounds: Callable[[Tensor, BoundsLayout, Tensor], Tensor]
+    select_pages: Callable[..., tuple[Tensor, Tensor]]
     report: dict[str, str]
     threads: int
 
@@ -161,6 +167,9 @@ def load_kernels(device: str = "cpu", prefer: Literal["auto", "native", "torch"]
         "gather_pages": gather_pages_torch,
         "attend_pages": attend_pages_torch,
         "attend_tail": attend_tail_torch,
+        "page_bounds": page_bounds_torch,
+        "section_bounds": section_bounds_torch,
+        "select_pages": select_pages_torch,
     }
     report = dict.fromkeys(implementations, "torch")
     ops = None if prefer == "torch" or torch.device(device).type != "cpu" else _native_ops()

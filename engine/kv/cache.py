@@ -11,14 +11,17 @@ from itertools import islice
 import numpy as np
 import torch
 
-from octavo.engine.config import EngineConfig
+from octavo.engine.attention.plan import ReadingPlan
+from octavo.engine.config import GROUP_PAGES, EngineConfig
 from octavo.engine.errors import ContextTooLongError
 from octavo.engine.kernels.dispatch import Kernels
+from octavo.engine.kv.bounds import BoundsLayout
 from octavo.engine.kv.codec import CODECS, PageLayout
+from octavo.engine.kv.far_pages import BoundsTable, FarPages
 from octavo.engine.kv.pages import Identity, Origin, PageId, PageTable
-from octavo.engine.kv.pools import DevicePool, HostPool
+from octavo.engine.kv.pools import DevicePool, HostPool, Ids
 from octavo.engine.kv.store import PageStore
-from octavo.engine.kv.tiers import GROUP_PAGES, Tiers
+from octavo.engine.kv.tiers import Tiers, num_records
 from octavo.engine.model.spec import ModelSpec
 
 LAYOUT_VERSION = 2
@@ -29,13 +32,16 @@ _LOOK_AHEAD = 64  # pages that the store is asked for at once
 class SequencePages:
     """The pages of one sequence, head first; the complete ones, which come first, have `identities`.
 
-    `tail` is the place of its unfinished page. `reused` counts pages that were found, by the tier they were on.
+    `tail` is the place of its unfinished page, `far` what selection looks at, where there is selection, and
+    `selected` which pages each layer chose last. `reused` counts pages that were found, by the tier they were on.
     """
 
     owner: str
     tail: int
     page_ids: list[PageId] = field(default_factory=list)
     identities: list[Identity] = field(default_factory=list)
+    far: FarPages | None = None
+    selected: dict[int, Ids] = field(default_factory=dict)
     reused: dict[str, int] = field(default_factory=lambda: {"device": 0, "host": 0, "disk": 0})
 
     @property
@@ -59,24 +65,29 @@ class KvCache:
         self.layout = PageLayout(codec, spec.num_kv_heads, config.page_size, spec.head_dim)
         self.page_size = config.page_size
         self.page_bytes = spec.num_layers * self.layout.slot_bytes
-        self._encode = kernels.encode_pages
-        root, settings = _root(spec, config, fingerprint)
+        self.plan = ReadingPlan.of(spec, config)
+        self._kernels = kernels
+        root, settings = _root(spec, config, self.plan, fingerprint)
         self._store = store
-        space = None
-        if store is not None:
-            space = store.open_space(root, settings, spec.num_layers, self.layout.slot_bytes, config.page_size)
         writes = store is not None and store.writable
         num_rows = _num_rows(config, self.page_bytes, writes)
         tail_dtype = torch.float32 if codec.name == "f32" else torch.bfloat16
-        has_lower_tier = num_rows > 0 or space is not None
+        has_lower_tier = num_rows > 0 or store is not None
         num_slots, num_stream = _num_slots(spec, config, self.layout, tail_dtype.itemsize, has_lower_tier)
         tails = config.max_sequences
         pool = DevicePool(self.layout, spec.num_layers, num_slots, num_stream, tails, tail_dtype, device)
-        host = None
+        bounds = None
+        if self.plan.is_sparse:
+            boxes = BoundsLayout(spec.num_kv_heads, config.page_size, spec.head_dim)
+            bounds = BoundsTable(boxes, self.layout, spec.num_layers, kernels, device)
+        records = num_records(pool, bounds)
+        host = space = None
         if num_rows:
-            host = HostPool(num_rows, spec.num_layers, self.layout.slot_bytes, pinned=device.startswith("cuda"))
+            host = HostPool(num_rows, records, self.layout.slot_bytes, pinned=device.startswith("cuda"))
+        if store is not None:
+            space = store.open_space(root, settings, records, self.layout.slot_bytes, config.page_size)
         self.table = PageTable(config.page_size, root)
-        self.tiers = Tiers(self.table, pool, host, space, writes=writes, keeps_host=config.host_bytes > 0)
+        self.tiers = Tiers(self.table, pool, host, space, bounds, writes=writes, keeps_host=config.host_bytes > 0)
         self._space = space
         self.num_tails = config.max_sequences
         self._free_tails = list(range(config.max_sequences - 1, -1, -1))
@@ -126,8 +137,14 @@ class KvCache:
             self._extend_from_store(pages, remaining[len(found) * self.page_size :])
 
     def begin_step(self, sequences: Sequence[SequencePages]) -> None:
-        """Bring near what these sequences read. Raises PageLostError."""
-        ids = [page for pages in sequences for page in pages.page_ids]
+        """Bring near what these sequences will certainly read. Raises PageLostError."""
+        ids: list[PageId] = []
+        for pages in sequences:
+            if self.plan.is_dense(len(pages.page_ids) * self.page_size):
+                ids += pages.page_ids
+                continue
+            ids += pages.page_ids[:1] + pages.page_ids[self.plan.first_of_window(len(pages.page_ids)) :]
+            self._follow(pages)
         self.tiers.begin_step(np.unique(np.asarray(ids, dtype=np.int64)))
 
     def begin_chunk(self, pages: SequencePages, num_pages: int) -> None:
@@ -197,6 +214,14 @@ class KvCache:
 
     # Parts of the above
 
+    def _follow(self, pages: SequencePages) -> None:
+        """Keep the sections of a sequence's pages up to date."""
+        bounds = self.tiers.bounds
+        assert bounds is not None
+        if pages.far is None:
+            pages.far = FarPages.none(self.pool.num_layers, bounds.layout, self.pool.slab.device)
+        pages.far.follow(pages.page_ids, bounds, self._kernels)
+
     def _identity(self, pages: SequencePages) -> Identity:
         """What stands before the sequence's next page."""
         return pages.identities[-1] if pages.identities else self.table.root
@@ -208,16 +233,23 @@ class KvCache:
         while run := list(islice(chain, _LOOK_AHEAD)):
             stored = self._space.find([identity for identity, _ in run])
             joined: list[PageId] = []
+            adopted: list[PageId] = []
             for (_, tokens), found in zip(run, stored, strict=True):
                 parent = self._identity(pages)
                 page = self.table.match(tokens, parent)
                 if not page and found is not None and found.token_ids == tokens:
                     page = [self.table.adopt(found, parent)]
-                    self.tiers.adopted(page[0])
+                    adopted += page
+                    self.tiers.grow()
                 if not page:
                     break
                 self._join(pages, page)
                 joined += page
+            usable = self.tiers.adopt(adopted)
+            if usable < len(adopted):
+                self.table.disown(adopted[usable])
+                self.truncate(pages, pages.page_ids.index(adopted[usable]))
+                return
             self._own(joined, pages.owner)
             if len(joined) < len(run):
                 return
@@ -249,7 +281,7 @@ class KvCache:
         page = self.table.allocate()
         pages.page_ids.append(page)
         self.tiers.make_places([page])
-        encoded = self._encode(self.pool.tail_of(pages.tail), self.layout)
+        encoded = self._kernels.encode_pages(self.pool.tail_of(pages.tail), self.layout)
         for layer in range(self.pool.num_layers):
             self.tiers.put(layer, [page], encoded[layer : layer + 1])
 
@@ -269,7 +301,7 @@ def _num_slots(
     Raises ContextTooLongError where it holds less than can run.
     """
     num_stream = GROUP_PAGES if has_lower_tier else 0
-    whole_context = -(-spec.context_length // config.page_size) * spec.num_layers
+    whole_context = -(-(config.context or spec.context_length) // config.page_size) * spec.num_layers
     if config.kv_bytes is None:
         return whole_context, num_stream
     tail = 2 * layout.num_kv_heads * layout.page_size * layout.head_dim * tail_itemsize
@@ -285,8 +317,11 @@ def _num_slots(
     return num_slots, num_stream
 
 
-def _root(spec: ModelSpec, config: EngineConfig, fingerprint: str) -> tuple[Identity, Mapping[str, object]]:
+def _root(
+    spec: ModelSpec, config: EngineConfig, plan: ReadingPlan, fingerprint: str
+) -> tuple[Identity, Mapping[str, object]]:
     """Everything but token ids that decides a page's bytes, and its hash."""
+    attention = asdict(plan) if plan.is_sparse else "dense"
     settings = {
         "layout": LAYOUT_VERSION,
         "fingerprint": fingerprint,
@@ -294,6 +329,6 @@ def _root(spec: ModelSpec, config: EngineConfig, fingerprint: str) -> tuple[Iden
         "codec": config.kv_codec,
         "page_size": config.page_size,
         "prefill": config.compute_dtype,
-        "attention": "dense",
+        "attention": attention,
     }
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).digest(), settings

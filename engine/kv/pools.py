@@ -112,6 +112,11 @@ class DevicePool:
     def keys_of_slots(self, slots: Ids) -> Ids:
         return self.key(self._layer_of_slot[slots], self.page_of_slot[slots])
 
+    def resident_keys(self, pages: Ids) -> Ids:
+        """Keys of every layer of `pages` that has a slot."""
+        layers, at = np.nonzero(self.slots[:, pages] != NOWHERE)
+        return self.key(layers, pages[at])
+
     def slots_of_keys(self, keys: Ids) -> Ids:
         return self.slots[keys % self.num_layers, keys // self.num_layers].astype(np.int64)
 
@@ -154,10 +159,13 @@ class RowState(IntEnum):
 
 
 class HostPool:
-    """Rows `[num_layers, slot_bytes]` of RAM, one page each; pinned where a GPU copies from them."""
+    """Rows `[num_records, slot_bytes]` of RAM, one page each; pinned where a GPU copies from them.
 
-    def __init__(self, num_rows: int, num_layers: int, slot_bytes: int, *, pinned: bool) -> None:
-        self.slab = torch.empty(num_rows, num_layers, slot_bytes, dtype=torch.uint8, pin_memory=pinned)
+    A record is a layer; what is kept beside the layers fills the last records.
+    """
+
+    def __init__(self, num_rows: int, num_records: int, slot_bytes: int, *, pinned: bool) -> None:
+        self.slab = torch.empty(num_rows, num_records, slot_bytes, dtype=torch.uint8, pin_memory=pinned)
         self.rows = np.full(0, NOWHERE, dtype=np.int32)
         self.page_of_row = np.full(num_rows, NOWHERE, dtype=np.int64)
         self.state = np.full(num_rows, RowState.FREE, dtype=np.int8)
@@ -203,6 +211,12 @@ class HostPool:
         if encoded.is_cuda:
             encoded = encoded.cpu()
         self._array[rows, layer] = encoded.numpy()
+
+    def append(self, row: int, num_layers: int, data: NDArray[np.uint8]) -> None:
+        """Fill the records of a row after its layers with `data`, and zeros."""
+        rest = self._array[row, num_layers:].reshape(-1)
+        rest[: len(data)] = data
+        rest[len(data) :] = 0
 
     def read(self, rows: Ids, layers: Ids | int) -> Tensor:
         """uint8 `[len(rows), slot_bytes]`, a copy."""

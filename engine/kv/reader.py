@@ -19,7 +19,7 @@ _BATCH = 16  # pages being read while as many are copied
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Wanted:
-    """A page to be read; `row` uint8 `[num_layers, slot_bytes]` in RAM is where to, None where it does not stay."""
+    """A page to be read; `row` uint8 `[num_records, slot_bytes]` in RAM is where to, None where it does not stay."""
 
     page: PageId
     stored: StoredPage
@@ -28,7 +28,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PageBytes:
-    """A page that was read: uint8 `[num_layers, slot_bytes]`, valid until the next one; or what is wrong with it."""
+    """A page that was read: uint8 `[num_records, slot_bytes]`, valid until the next one; or what is wrong with it."""
 
     page: PageId
     data: Tensor
@@ -38,9 +38,9 @@ class PageBytes:
 class StoreReader:
     """Two buffers of a batch of pages, and two of one layer of `group` pages, allocated at their first use."""
 
-    def __init__(self, space: PageSpace, num_layers: int, slot_bytes: int, group: int) -> None:
+    def __init__(self, space: PageSpace, num_records: int, slot_bytes: int, group: int) -> None:
         self._space = space
-        self._num_layers = num_layers
+        self._num_records = num_records
         self._slot_bytes = slot_bytes
         self._group = group
         self._pages: Tensor | None = None
@@ -51,7 +51,7 @@ class StoreReader:
     def pages(self, wanted: Sequence[Wanted]) -> Iterator[PageBytes]:
         """Every page that is wanted, in order."""
         if self._pages is None:
-            self._pages = torch.empty(2, _BATCH, self._num_layers, self._slot_bytes, dtype=torch.uint8)
+            self._pages = torch.empty(2, _BATCH, self._num_records, self._slot_bytes, dtype=torch.uint8)
         batches = [wanted[at : at + _BATCH] for at in range(0, len(wanted), _BATCH)]
         started = [self._start(batch, self._pages[0]) for batch in batches[:1]]
         for index, batch in enumerate(batches):
@@ -93,7 +93,7 @@ class StoreReader:
     def _start(self, batch: Sequence[Wanted], staging: Tensor) -> tuple[list[Tensor], Future[list[str | None]]]:
         buffers = [staging[i] if item.row is None else item.row for i, item in enumerate(batch)]
         reads: list[Read] = [
-            (item.stored, 0, self._num_layers, buffer.numpy().data.cast("B"))
+            (item.stored, 0, self._num_records, buffer.numpy().data.cast("B"))
             for item, buffer in zip(batch, buffers, strict=True)
         ]
         return buffers, self._space.submit_read(reads)

@@ -16,13 +16,12 @@ from torch import Tensor
 
 from octavo.engine.errors import OutOfPagesError
 from octavo.engine.kv.eviction import TwoFactor
+from octavo.engine.kv.far_pages import BoundsTable
 from octavo.engine.kv.pages import PageId, PageTable
 from octavo.engine.kv.pools import NOWHERE, DevicePool, HostPool, Ids, RowState
 from octavo.engine.kv.reader import StoreReader, Wanted
 from octavo.engine.kv.store import PageSpace, StoredPage
 from octavo.engine.kv.writer import WriteJob, Writer
-
-GROUP_PAGES = 64  # pages that attention reads at once, whatever the budget
 
 
 class PageLostError(Exception):
@@ -40,12 +39,19 @@ class TierCounters:
     promoted_from_host: int = 0
     promoted_from_disk: int = 0
     streamed_layers: int = 0  # layers of a page that passed through the stream slots
-    evicted_from_device: int = 0
+    evicted_from_device: int = 0  # layers of a page
     evicted_from_host: int = 0
     written: int = 0
     not_written: int = 0
     lost: int = 0
     stalls: int = 0  # times that a row was needed and every one was still unwritten
+
+
+def num_records(device: DevicePool, bounds: BoundsTable | None) -> int:
+    """Records of `slot_bytes` that a whole page is: its layers, and its bounds."""
+    if bounds is None:
+        return device.num_layers
+    return device.num_layers + -(-device.num_layers * bounds.layout.page_bytes // device.layout.slot_bytes)
 
 
 class Tiers:
@@ -61,6 +67,7 @@ class Tiers:
         device: DevicePool,
         host: HostPool | None,
         space: PageSpace | None,
+        bounds: BoundsTable | None,
         *,
         writes: bool,
         keeps_host: bool,
@@ -69,17 +76,19 @@ class Tiers:
         self.device = device
         self.host = host
         self.space = space
+        self.bounds = bounds
         self.counters = TierCounters()
         self.problems: list[str] = []  # sentences about the store that nobody was told yet
         self._told: set[str] = set()
         self._reader = (
             None
             if space is None
-            else StoreReader(space, device.num_layers, device.layout.slot_bytes, len(device.stream_slots))
+            else StoreReader(space, num_records(device, bounds), device.layout.slot_bytes, len(device.stream_slots))
         )
         self._writer = Writer(space) if writes and space is not None else None
         self._keeps_host = keeps_host
-        self._policy = TwoFactor(64)
+        self._slot_policy = TwoFactor(64 * device.num_layers)  # of a layer of a page, by `device.key`
+        self._page_policy = TwoFactor(64)
         self._queued: set[PageId] = set()
         self._in_step = np.zeros(0, dtype=np.bool_)
         self._stored = np.zeros(0, dtype=np.bool_)
@@ -92,11 +101,13 @@ class Tiers:
         Raises PageLostError.
         """
         self.collect()
-        self._grow()
+        self.grow()
         self._in_step[:] = False
         self._in_step[pages] = True
-        self._policy.touch(pages, selected=False)
-        missing = pages[self.device.num_resident[pages] == 0]
+        self._page_policy.touch(pages, selected=False)
+        layers = np.arange(self.device.num_layers)
+        self._slot_policy.touch(self.device.key(layers, pages[:, None]).ravel(), selected=False)
+        missing = pages[self.device.num_resident[pages] < self.device.num_layers]
         if missing.size:
             self._promote(missing)
 
@@ -105,7 +116,7 @@ class Tiers:
 
         Raises OutOfPagesError when a page would have no place at all.
         """
-        self._grow()
+        self.grow()
         ids = np.asarray(pages, dtype=np.int64)
         self._in_step[ids] = True
         num_layers = self.device.num_layers
@@ -128,6 +139,8 @@ class Tiers:
             self.device.write(slots[placed], encoded[torch.from_numpy(placed)])
         if self.host is not None:
             self.host.write(self.host.rows[ids].astype(np.int64), layer, encoded)
+        if self.bounds is not None:
+            self.bounds.compute(layer, pages, encoded)
 
     def completed(self, pages: Iterable[PageId]) -> None:
         """Pages of record whose last layer was put: they are immutable now, and are written down."""
@@ -136,6 +149,8 @@ class Tiers:
         ids = list(pages)
         for page in ids:
             row = self.host.rows[page]
+            if self.bounds is not None:
+                self.host.append(int(row), self.device.num_layers, self.bounds.of(page))
             self.host.state[row] = RowState.CLEAN if self._writer is None else RowState.UNWRITTEN
         self._write_down(ids)
 
@@ -149,12 +164,45 @@ class Tiers:
             slots[missing] = stream
         return slots
 
+    def load_selected(self, layer: int, pages: Ids) -> Ids:
+        """`load` for pages that this layer chose: they stay on the device as far as they are worth it."""
+        keys = self.device.key(layer, pages)
+        self._slot_policy.touch(keys)
+        missing = pages[self.device.slots[layer, pages] == NOWHERE]
+        if missing.size:
+            self._in_step[pages] = True  # one of them must not push out another
+            room = self._make_room(len(missing))
+            self._in_step[pages] = False
+            if room:
+                slots = self.device.place(np.full(room, layer), missing[:room])
+                try:
+                    self._read_layer(layer, missing[:room], slots)
+                except PageLostError:
+                    self.device.vacate(slots)
+                    raise
+        return self.load(layer, pages)
+
     # What becomes of pages that are not needed
 
-    def adopted(self, page: PageId) -> None:
-        """A page of record that lies in the store."""
-        self._grow()
-        self._stored[page] = True
+    def adopt(self, pages: Sequence[PageId]) -> int:
+        """Pages of record that lie in the store; returns how many of them, from the first on, can be used."""
+        self.grow()
+        self._stored[list(pages)] = True
+        if self.bounds is None or not pages:
+            return len(pages)
+        assert self.space is not None
+        first, size = self.device.num_layers, self.device.layout.slot_bytes
+        count = num_records(self.device, self.bounds) - first
+        buffer = torch.empty(len(pages), count * size, dtype=torch.uint8)
+        reads = [
+            (self._stored_page(page), first, count, row.numpy().data) for page, row in zip(pages, buffer, strict=True)
+        ]
+        for at, problem in enumerate(self.space.submit_read(reads).result()):
+            if problem is not None:
+                self._report(problem)
+                return at
+            self.bounds.restore(pages[at], buffer[at, : self.bounds.table.shape[0] * self.bounds.layout.page_bytes])
+        return len(pages)
 
     def tier_of(self, page: PageId) -> str:
         """ "device", "host" or "disk": the nearest place where the whole of a complete page is."""
@@ -169,7 +217,8 @@ class Tiers:
             if self.host is not None and page not in self._queued:
                 self.host.vacate(page)
             self._stored[page] = False
-            self._policy.forget(np.array([page]))
+            self._page_policy.forget(np.array([page]))
+            self._slot_policy.forget(self.device.key(np.arange(self.device.num_layers), np.array([page])))
 
     def released(self, pages: Iterable[PageId]) -> None:
         """Pages that may be cached now; those that only the store has need no id here."""
@@ -231,15 +280,13 @@ class Tiers:
         """Evict until `count` device slots are free, or nothing more can go; returns how many of them are."""
         need = count - self.device.num_free
         if need > 0:
-            candidates = np.flatnonzero((self.device.num_resident > 0) & ~self._in_step)
-            candidates = candidates[self._has_row(candidates) | self._stored[candidates]]
-            num_pages = min(-(-need // self.device.num_layers), len(candidates))
-            if num_pages:
-                victims = self._policy.victims(candidates, num_pages)
-                for page in victims:
-                    self.device.vacate_page(int(page))
+            pages = np.flatnonzero((self.device.num_resident > 0) & ~self._in_step)
+            pages = pages[self._has_row(pages) | self._stored[pages]]
+            keys = self.device.resident_keys(pages)
+            if keys.size:
+                victims = self._slot_policy.victims(keys, min(need, len(keys)))
                 self.counters.evicted_from_device += len(victims)
-                self.released(int(page) for page in victims)
+                self.released(map(int, self.device.vacate(self.device.slots_of_keys(victims))))
         if self.device.num_free < count and (self.host is None or self.counters.not_written):
             self._drop_cached(count)
         return min(count, self.device.num_free)
@@ -298,7 +345,7 @@ class Tiers:
         if not candidates.size and not spare_only:
             candidates = below
         if candidates.size:
-            victim = int(self._policy.victims(candidates, 1)[0])
+            victim = int(self._page_policy.victims(candidates, 1)[0])
             self.host.vacate(victim)
             self.released([victim])
         elif spare_only:
@@ -325,8 +372,8 @@ class Tiers:
 
     def _promote(self, pages: Ids) -> None:
         """Copy whole pages up: to the device as far as it has room, else to the host."""
-        num_layers = self.device.num_layers
-        placed = self._make_room(len(pages) * num_layers) // num_layers
+        needed = np.cumsum(self.device.num_layers - self.device.num_resident[pages])
+        placed = int(np.searchsorted(needed, self._make_room(int(needed[-1])), side="right"))
         up, rest = pages[:placed], pages[placed:]
         on_host = self._has_row(up)
         for page in up[on_host]:
@@ -337,8 +384,10 @@ class Tiers:
             self._read_pages(rest[~self._has_row(rest)], to_device=False)
 
     def _copy_up(self, page: PageId, data: Tensor) -> None:
-        self._place(np.array([page]))
-        self.device.write(self.device.slots[:, page].astype(np.int64), data)
+        """The layers of a page that the device lacks, out of all of them."""
+        layers = np.flatnonzero(self.device.slots[:, page] == NOWHERE)
+        slots = self.device.place(layers, np.full(len(layers), page))
+        self.device.write(slots, data[torch.from_numpy(layers)])
 
     def _row_of(self, page: PageId) -> Tensor:
         assert self.host is not None
@@ -416,18 +465,21 @@ class Tiers:
 
     # What is where
 
-    def _grow(self) -> None:
+    def grow(self) -> None:
         """The tables follow the page ids there are."""
         capacity = self.table.capacity
         self.device.resize(capacity)
         if self.host is not None:
             self.host.resize(capacity)
+        if self.bounds is not None:
+            self.bounds.resize(capacity)
         room = len(self.device.num_resident)
         if len(self._in_step) < room:
             more = np.zeros(room - len(self._in_step), dtype=np.bool_)
             self._in_step = np.concatenate((self._in_step, more))
             self._stored = np.concatenate((self._stored, more))
-            self._policy.resize(room)
+            self._page_policy.resize(room)
+            self._slot_policy.resize(room * self.device.num_layers)
 
     def _has_row(self, pages: Ids) -> NDArray[np.bool_]:
         """Which pages have all their bytes in a host row."""

@@ -157,7 +157,7 @@ def memory_store() -> Callable[..., MemoryStore]:
 
 @pytest.fixture
 def tiered(tiny: Path) -> Iterator[Callable[..., TieredEngine]]:
-    """tiered(device_pages=None, host_pages=0, store=None, **config) -> TieredEngine; all are closed afterwards.
+    """tiered(device_pages=None, host_pages=0, store=None, folder=..., **config) -> TieredEngine; all are closed after.
 
     `device_pages` counts complete pages that have slots, besides what the engine needs to run at all.
     """
@@ -168,6 +168,7 @@ def tiered(tiny: Path) -> Iterator[Callable[..., TieredEngine]]:
         host_pages: int = 0,
         store: MemoryStore | None = None,
         fingerprint: str = "tiny",
+        folder: Path = tiny,
         **config: Any,
     ) -> TieredEngine:
         defaults = {
@@ -179,7 +180,7 @@ def tiered(tiny: Path) -> Iterator[Callable[..., TieredEngine]]:
         }
         settings = EngineConfig(**{**defaults, **config})
         if device_pages is not None or host_pages:
-            probe = load(tiny, settings, quantization="none", fingerprint="probe").cache
+            probe = load(folder, settings, quantization="none", fingerprint="probe").cache
             lower = probe.layout.slot_bytes * 64 if host_pages or store is not None else 0
             kv_bytes = None
             if device_pages is not None:
@@ -187,7 +188,7 @@ def tiered(tiny: Path) -> Iterator[Callable[..., TieredEngine]]:
             settings = EngineConfig(
                 **{**defaults, **config, "kv_bytes": kv_bytes, "host_bytes": host_pages * probe.page_bytes}
             )
-        engine = load(tiny, settings, quantization="none", fingerprint=fingerprint, store=store)
+        engine = load(folder, settings, quantization="none", fingerprint=fingerprint, store=store)
         opened.append(engine)
         return TieredEngine(engine)
 

@@ -1,0 +1,60 @@
+"""Which pages a query at a position reads, and at which distance: by model and settings alone, never by budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from octavo.engine.config import GROUP_PAGES, EngineConfig
+from octavo.engine.errors import ContextTooLongError
+from octavo.engine.model.spec import ModelSpec
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingPlan:
+    """The settings of AttentionConfig in pages, for one model.
+
+    Positions below `dense_limit`, a page boundary, read everything; `is_sparse` says whether any lie above it. From
+    `trained` on, pages outside the window all stand at the distance `far_distance` ("one angle": InfLLM, Xiao et al.
+    2024, arXiv:2402.04617), so that no distance is larger than the model was trained on.
+    """
+
+    is_sparse: bool
+    dense_limit: int
+    trained: int
+    window_pages: int
+    floor_pages: int
+    cap_pages: int
+    mass_target: float
+    far_distance: int
+
+    @classmethod
+    def of(cls, spec: ModelSpec, config: EngineConfig) -> ReadingPlan:
+        """Raises ContextTooLongError where the settings do not fit the model or each other."""
+        attention, page = config.attention, config.page_size
+        trained = spec.context_length // page * page
+        limit = trained if attention.dense_limit is None else min(attention.dense_limit // page * page, trained)
+        plan = cls(
+            is_sparse=(config.context or spec.context_length) > (spec.context_length if limit == trained else limit),
+            dense_limit=limit,
+            trained=trained,
+            window_pages=-(-attention.window // page),
+            # The first page is read with the selected ones, and all of them in one group.
+            floor_pages=max(1, min(attention.floor // page, GROUP_PAGES) - 1),
+            cap_pages=max(1, min(attention.cap // page, GROUP_PAGES) - 1),
+            mass_target=attention.mass_target,
+            far_distance=-(-attention.window // page) * page + page,
+        )
+        chunk, largest = config.prefill_chunk, spec.context_length - config.prefill_chunk - page
+        if plan.is_sparse and not chunk <= attention.window <= largest:
+            raise ContextTooLongError(
+                f"The attention window is {attention.window:,} tokens; with a prefill_chunk of {chunk:,} it must be "
+                f"from {chunk:,} to {largest:,} for {spec.name}."
+            )
+        return plan
+
+    def first_of_window(self, page: int) -> int:
+        """The first page of the window of a query in page number `page`."""
+        return min(max(1, page - self.window_pages), max(1, page))
+
+    def is_dense(self, position: int) -> bool:
+        return not self.is_sparse or position < self.dense_limit

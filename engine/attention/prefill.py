@@ -1,0 +1,132 @@
+"""Exact attention of a prefill chunk over KV pages.
+
+A chunk has many queries to a page, so it rotates the gathered keys by their page's start, and its queries by their
+own position; relative angles are as in decoding. Complete pages are read as the codec encoded them, also by the chunk
+that computes them, so that a prefix that is found again gives what it gave when it was new; only a query's own page is
+read as it was computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from octavo.engine.attention.plan import ReadingPlan
+from octavo.engine.attention.products import Merged, attend, own_mask
+from octavo.engine.config import GROUP_PAGES
+from octavo.engine.kernels.dispatch import Kernels
+from octavo.engine.kv.cache import SequencePages
+from octavo.engine.kv.codec import CODECS, PageLayout
+from octavo.engine.kv.tiers import Tiers
+from octavo.engine.model.rope import RopeTable, rotate
+
+
+class PrefillAttention:
+    """A chunk of consecutive tokens of one sequence, starting at the page boundary `start`.
+
+    Of the sequence's pages the last are those that the chunk completes. Products are taken in `dtype`.
+    """
+
+    def __init__(
+        self,
+        tiers: Tiers,
+        plan: ReadingPlan,
+        rope: RopeTable,
+        kernels: Kernels,
+        scale: float,
+        start: int,
+        length: int,
+        pages: SequencePages,
+        dtype: torch.dtype,
+    ) -> None:
+        pool = tiers.device
+        page_size, device = pool.page_size, pool.slab.device
+        assert start % page_size == 0, "a chunk starts on a page boundary"
+        self._tiers, self._pool, self._rope, self._kernels, self._scale = tiers, pool, rope, kernels, scale
+        self._start, self._length, self._dtype = start, length, dtype
+        num_past = start // page_size
+        first = self._first_page(plan, num_past)
+        # Angles count from the first page that is read at its true distance.
+        self._base = first * page_size
+        self._past = np.array(pages.page_ids[first:num_past], dtype=np.int64)
+        self._own = pages.page_ids[num_past:]
+        assert len(self._own) == length // page_size, "every page that the chunk completes has its place"
+        num_pages = -(-length // page_size)
+        offsets = torch.arange(length, device=device)
+        self._page_of, self._offsets = (offsets // page_size).int(), (offsets % page_size).int()
+        # The chunk's K and V as computed, in the form of unfinished pages, one layer at a time.
+        self._staging = torch.empty(num_pages, *pool.tails.shape[1:], dtype=pool.tails.dtype, device=device)
+        self._raw_layout = _raw_layout(pool.layout, pool.tails.dtype)
+        own_starts = torch.arange(0, num_pages * page_size, page_size, device=device)
+        self._own_starts = (own_starts + start - self._base).int()
+        self._own_slots = torch.arange(num_pages, dtype=torch.int32, device=device)
+        self._tail_slots = pool.tail_slots([pages.tail])[:, 0].tolist()
+        self._mask: Tensor | None = None
+        if not pool.layout.codec.is_lossless and self._own:
+            self._mask = own_mask(length, len(self._own), page_size, device)
+
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return self._attend_near(layer, q, k, v).out.transpose(0, 1)
+
+    def _first_page(self, plan: ReadingPlan, num_past: int) -> int:
+        """The first page that all queries of the chunk may read at its true distance."""
+        return 0
+
+    def _mask_of(self, first: int, count: int) -> Tensor | None:
+        """What the chunk's queries see of `count` earlier pages from `first` on; None is everything."""
+        return None
+
+    def _attend_near(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Merged:
+        """Keep the chunk's K and V, and attend over the pages before it and over itself."""
+        rope, kernels, pool = self._rope, self._kernels, self._pool
+        page_angles = rope.cos[: pool.page_size], rope.sin[: pool.page_size]
+        kernels.write_kv(self._staging, self._page_of, self._offsets, k, v, *page_angles)
+        encoded: Tensor | None = None
+        if self._own:
+            encoded = kernels.encode_pages(self._staging[: len(self._own)], pool.layout)
+            self._tiers.put(layer, self._own, encoded)
+        if len(self._own) < len(self._staging):
+            pool.tails[self._tail_slots[layer]] = self._staging[-1]
+        angles = slice(self._start - self._base, self._start - self._base + self._length)
+        queries = rotate(q, rope.cos[angles, None], rope.sin[angles, None]).to(self._dtype).transpose(0, 1)
+        merged = Merged()
+        for slots, starts, mask in self._groups(layer):
+            keys_and_values = self._gather(pool.slab, pool.layout, slots, starts)
+            merged.add(*attend(queries, *keys_and_values, self._scale, mask=mask))
+        merged.add(*self._attend_own(queries, encoded))
+        return merged
+
+    def _groups(self, layer: int) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
+        """Slots, starts and mask of the pages before the chunk, a group at a time."""
+        page_size, device = self._pool.page_size, self._pool.slab.device
+        for first in range(0, len(self._past), GROUP_PAGES):
+            group = self._past[first : first + GROUP_PAGES]
+            slots = torch.from_numpy(self._tiers.load(layer, group).astype(np.int32)).to(device)
+            starts = torch.arange(first * page_size, (first + len(group)) * page_size, page_size, device=device)
+            yield slots, starts.int(), self._mask_of(first, len(group))
+
+    def _attend_own(self, queries: Tensor, encoded: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The chunk over itself: earlier pages as encoded, each query's own page as computed."""
+        raw = self._staging.view(len(self._staging), -1).view(torch.uint8)
+        keys, values = self._gather(raw, self._raw_layout, self._own_slots, self._own_starts)
+        keys, values = keys[:, : self._length], values[:, : self._length]
+        if self._mask is None or encoded is None:
+            return attend(queries, keys, values, self._scale, is_causal=True)
+        count = len(self._own)
+        past = self._gather(encoded, self._pool.layout, self._own_slots[:count], self._own_starts[:count])
+        both = torch.cat((past[0], keys), dim=1), torch.cat((past[1], values), dim=1)
+        return attend(queries, *both, self._scale, mask=self._mask)
+
+    def _gather(self, slab: Tensor, layout: PageLayout, slots: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
+        """K at its true angles, and V: `[kv_heads, pages * page_size, head_dim]`."""
+        rope = self._rope
+        return self._kernels.gather_pages(slab, layout, slots, starts, rope.cos, rope.sin, self._dtype)
+
+
+def _raw_layout(layout: PageLayout, dtype: torch.dtype) -> PageLayout:
+    """Unfinished pages, seen as slots of the codec that leaves values as they are."""
+    name = "f32" if dtype is torch.float32 else "bf16"
+    return PageLayout(CODECS[name], layout.num_kv_heads, layout.page_size, layout.head_dim)

@@ -1,0 +1,121 @@
+"""Reading only what matters: equal to dense where everything is chosen, independent of chunks, budgets and restarts."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from octavo.engine.config import AttentionConfig, GenerationPolicy
+from octavo.storage.pages import open_store
+
+RANDOM = random.Random(9)
+PROMPT = [RANDOM.randrange(320) for _ in range(1101)]
+TOLERANCE = 2e-4
+GREEDY = GenerationPolicy(temperature=0.0, repetition_penalty=1.0, max_tokens=12)
+
+# Pages of 8 tokens, a window of 16 of them; 64 pages, 512 tokens, can be selected.
+EVERYTHING = AttentionConfig(dense_limit=128, window=128, floor=512, cap=512, mass_target=1.0)
+FEW = AttentionConfig(dense_limit=256, window=64, floor=32, cap=96, mass_target=0.9)
+
+
+@pytest.fixture(scope="session")
+def folders(make_hf_folder: Callable[..., Path]) -> Callable[[str], Path]:
+    return lambda family: make_hf_folder(family, max_position_embeddings=1024)
+
+
+@pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3"])
+@pytest.mark.parametrize("codec", ["f32", "k8v4"])
+def test_selecting_every_page_is_dense_attention(
+    tiered: Callable[..., Any], folders: Callable[[str], Path], family: str, codec: str
+) -> None:
+    prompt = PROMPT[:600]
+    dense = tiered(folder=folders(family), kv_codec=codec).answer(prompt)
+    sparse = tiered(folder=folders(family), kv_codec=codec, attention=EVERYTHING).answer(prompt)
+    assert sparse.tokens == dense.tokens
+    torch.testing.assert_close(sparse.logits, dense.logits, rtol=0, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("attention", [FEW, AttentionConfig(window=64, floor=32, cap=96)])
+def test_results_do_not_depend_on_how_a_prompt_is_cut(
+    tiered: Callable[..., Any], folders: Callable[[str], Path], attention: AttentionConfig
+) -> None:
+    """Within and past the trained length."""
+    runs = [
+        tiered(
+            folder=folders("qwen2"), attention=attention, context=2048, kv_codec="f32", prefill_chunk=chunk
+        ).answer(PROMPT)
+        for chunk in (8, 40, 64)
+    ]
+    for other in runs[1:]:
+        assert other.tokens == runs[0].tokens
+        torch.testing.assert_close(other.logits, runs[0].logits, rtol=0, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("codec", ["bf16", "k8v4"])
+def test_logits_are_bit_identical_under_every_budget(
+    tiered: Callable[..., Any], folders: Callable[[str], Path], memory_store: Callable[..., Any], codec: str
+) -> None:
+    settings: dict[str, Any] = {
+        "folder": folders("qwen2"), "attention": FEW, "context": 2048, "kv_codec": codec,
+    }  # fmt: skip
+    everything = tiered(**settings).answer(PROMPT)
+    assert everything.done.error is None
+    for budget in (
+        {"device_pages": 12, "host_pages": 300},
+        {"device_pages": 12, "store": memory_store()},
+        {"device_pages": 0, "store": memory_store()},
+        {"device_pages": 30, "host_pages": 60, "store": memory_store()},
+    ):
+        engine = tiered(**settings, **budget)
+        found = engine.answer(PROMPT)
+        assert torch.equal(found.logits, everything.logits), budget
+        engine.settle()
+
+
+def test_after_a_restart_bounds_and_pages_are_found_and_the_logits_agree(
+    tiered: Callable[..., Any], folders: Callable[[str], Path], tmp_path: Path
+) -> None:
+    settings: dict[str, Any] = {"folder": folders("qwen2"), "attention": FEW, "context": 2048, "kv_codec": "k8v4"}
+    store = open_store(tmp_path / "pages", 1 << 28)
+    engine = tiered(**settings, store=store)
+    before = engine.answer(PROMPT)
+    cache = engine.engine.cache
+    pages = cache.table.match(PROMPT[:-1])
+    bounds = cache.tiers.bounds.table[:, pages].clone()
+    cache.table.release(pages)
+    engine.engine.close()
+    store.close()
+
+    store = open_store(tmp_path / "pages", 1 << 28)
+    engine = tiered(**settings, store=store, device_pages=30)
+    after = engine.answer(PROMPT)
+    cache = engine.engine.cache
+    opened = cache.open(PROMPT, "test")
+    assert torch.equal(cache.tiers.bounds.table[:, opened.page_ids], bounds)
+    cache.close(opened)
+    assert after.metrics.reused_disk == len(PROMPT) // 8 * 8
+    assert after.tokens == before.tokens
+    torch.testing.assert_close(after.logits, before.logits, rtol=0, atol=TOLERANCE)
+    read = store.stats().bytes_read
+    assert read < 0.9 * store.stats().bytes_on_disk, "only bounds and chosen pages are read"
+    engine.engine.close()
+    store.close()
+
+
+def test_what_was_selected_can_be_seen_and_keeps_the_limits(
+    tiered: Callable[..., Any], folders: Callable[[str], Path]
+) -> None:
+    engine = tiered(folder=folders("qwen2"), attention=FEW, context=2048).engine
+    request = engine.submit(PROMPT, GREEDY)
+    while engine._scheduler.running[0].num_generated < 3 if engine._scheduler.running else True:
+        engine.step()
+    sequence = engine._scheduler.find(request)
+    selected = sequence.pages.selected
+    assert sorted(selected) == [0, 1]
+    for pages in selected.values():
+        assert 32 // 8 - 1 <= len(pages) <= 96 // 8 - 1
+        assert set(pages) <= set(sequence.pages.page_ids[1:-8])
+    engine.cancel(request)
