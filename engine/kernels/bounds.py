@@ -1,9 +1,10 @@
-"""The boxes around the keys of pages, and of sections of sixteen pages."""
+"""The boxes around the keys of pages, and what holds for the boxes of a section of sixteen pages."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from octavo.engine.kernels.quantize import read_keys
 from octavo.engine.kv.bounds import MOST, SECTION_PAGES, BoundsLayout
@@ -11,37 +12,13 @@ from octavo.engine.kv.codec import PageLayout
 
 
 def page_bounds_torch(encoded: Tensor, pages: PageLayout, layout: BoundsLayout) -> Tensor:
-    """The bounds of `encoded` pages uint8 [n, slot_bytes]: uint8 [n, layout.page_bytes].
+    """The bounds of `encoded` pages uint8 [n, slot_bytes]: uint8 [n, page_bytes].
 
     Every key, as it decodes, lies in its box as `read_boxes` gives it back.
     """
-    n, heads, boxes, dim = len(encoded), layout.num_kv_heads, layout.num_boxes, layout.head_dim
-    keys = read_keys(encoded, pages).reshape(n, heads, boxes, -1, dim)
-    lower, upper = keys.amin(dim=3), keys.amax(dim=3)  # [n, heads, boxes, d]
-    origin = _half_below(lower.amin(dim=-1, keepdim=True))
-    highest = upper.amax(dim=-1, keepdim=True)
-    step = _half_above((highest - origin) / MOST)
-    # The division rounds, too.
-    step = torch.where(step * MOST + origin < highest, _next_half(step.half(), torch.inf).float(), step)
-    grid = origin, step, torch.where(step > 0, step, 1.0)
-    codes = torch.stack((_code_below(lower, *grid), _code_above(upper, *grid)), dim=3)
-    out = torch.zeros(n, layout.page_bytes, dtype=torch.uint8, device=encoded.device)
-    out[:, : layout.code_bytes] = codes.to(torch.uint8).flatten(1)
-    halves = torch.cat((step, origin), dim=-1).half().contiguous().view(torch.uint8).flatten(1)
-    out[:, layout.code_bytes : layout.code_bytes + halves.shape[1]] = halves
-    return out
-
-
-def read_boxes(bounds: Tensor, layout: BoundsLayout) -> tuple[Tensor, Tensor]:
-    """Lower and upper corners of pages' `bounds` uint8 [n, page_bytes]: float32 [n, kv_heads, num_boxes, d] each."""
-    n, shape = len(bounds), (layout.num_kv_heads, layout.num_boxes, 2)
-    codes = bounds[:, : layout.code_bytes].reshape(n, *shape, layout.head_dim)
-    grid_bytes = layout.num_kv_heads * layout.num_boxes * 4
-    grid = bounds[:, layout.code_bytes : layout.code_bytes + grid_bytes].contiguous().view(torch.float16)
-    step, origin = grid.view(n, *shape).float().unbind(-1)
-    corners = codes.float() * step[..., None, None] + origin[..., None, None]
-    lower, upper = corners.unbind(3)
-    return lower, upper
+    keys = read_keys(encoded, pages)
+    codes, grid = _encode_box(keys.amin(dim=2), keys.amax(dim=2))
+    return _assemble(codes, grid, layout.page_codes, layout.page_bytes)
 
 
 def section_bounds_torch(bounds: Tensor, layout: BoundsLayout, page_ids: Tensor) -> Tensor:
@@ -50,39 +27,88 @@ def section_bounds_torch(bounds: Tensor, layout: BoundsLayout, page_ids: Tensor)
     `bounds` uint8 [capacity, page_bytes] is the table of one layer, `page_ids` int32 [p] the pages in order; the last
     section may be of fewer than 16.
     """
-    lower, upper = read_boxes(bounds[page_ids.long()], layout)
-    first, second = torch.maximum(lower.abs(), upper.abs()).chunk(2, dim=-1)
-    norms = torch.hypot(first, second).amax(dim=2)  # [p, heads, d / 2]
-    parts = []
-    for begin in range(0, len(page_ids), SECTION_PAGES):
-        pages = slice(begin, begin + SECTION_PAGES)
-        parts.append(torch.cat((norms[pages].amax(0), lower[pages].amin((0, 2)), upper[pages].amax((0, 2))), dim=-1))
-    if not parts:
-        return torch.empty(0, layout.section_bytes, dtype=torch.uint8, device=bounds.device)
-    return torch.stack(parts).contiguous().view(torch.uint8).flatten(1)
+    num_sections = -(-len(page_ids) // SECTION_PAGES)
+    missing = num_sections * SECTION_PAGES - len(page_ids)
+    # A page that stands for those that are missing changes no maximum.
+    ids = torch.cat((page_ids, page_ids[-1:].expand(missing))).long()
+    shape = num_sections, SECTION_PAGES, layout.num_kv_heads
+    lower, upper, steps = (x.reshape(*shape, *x.shape[2:]) for x in read_boxes(bounds[ids], layout))
+    centres, widths = (lower + upper) / 2, (upper - lower).amax(dim=1)
+    codes, grid = _encode_box(centres.amin(dim=1), centres.amax(dim=1))
+    zero = torch.zeros_like(widths[..., 0])
+    width_step = _step(widths.amax(dim=-1), zero)
+    width_codes = _code_above(widths, zero[..., None], width_step[..., None])
+    codes = torch.cat((codes, width_codes[:, :, None]), dim=2)
+    grid = torch.cat((grid, torch.stack((width_step, steps.amax(dim=1)), dim=-1)), dim=-1)
+    return _assemble(codes, grid, layout.section_codes, layout.section_bytes)
+
+
+def read_boxes(bounds: Tensor, layout: BoundsLayout) -> tuple[Tensor, Tensor, Tensor]:
+    """Lower and upper corners float32 [n, kv_heads, d], and steps [n, kv_heads], of `bounds` uint8 [n, page_bytes]."""
+    codes, grid = read_codes(bounds, layout, 2)
+    step, origin = grid.unbind(-1)
+    lower, upper = (codes.float() * step[..., None, None] + origin[..., None, None]).unbind(2)
+    return lower, upper, step
+
+
+def read_codes(bounds: Tensor, layout: BoundsLayout, num_rows: int) -> tuple[Tensor, Tensor]:
+    """Codes uint8 [n, kv_heads, rows, d] and grid float32 [n, kv_heads, 2 or 4] of pages (2 rows) or sections (3)."""
+    n, heads, end = len(bounds), layout.num_kv_heads, layout.num_kv_heads * num_rows * layout.stride
+    codes = bounds[:, :end].reshape(n, heads, num_rows, layout.stride)[..., : layout.head_dim]
+    num_halves = 2 * (num_rows - 1)
+    grid = bounds[:, end : end + heads * num_halves * 2].contiguous().view(torch.float16)
+    return codes, grid.reshape(n, heads, num_halves).float()
+
+
+def _encode_box(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+    """Codes [n, kv_heads, 2, d] of corners [n, kv_heads, d], rounded outward, and step and origin [n, kv_heads, 2]."""
+    origin = _half_below(lower.amin(dim=-1))
+    step = _step(upper.amax(dim=-1), origin)
+    at = origin[..., None], step[..., None]
+    return torch.stack((_code_below(lower, *at), _code_above(upper, *at)), dim=2), torch.stack((step, origin), dim=-1)
+
+
+def _step(highest: Tensor, origin: Tensor) -> Tensor:
+    """The smallest step with which the highest code reaches `highest`."""
+    step = _half_above((highest - origin) / MOST)
+    # The division has rounded, too.
+    return torch.where(step * MOST + origin < highest, _next_half(step, torch.inf), step)
+
+
+def _code_below(x: Tensor, origin: Tensor, step: Tensor) -> Tensor:
+    """The highest code worth no more than `x`."""
+    code = ((x - origin) / torch.where(step > 0, step, 1.0)).floor().clamp(0, MOST)
+    return torch.where((code > 0) & (code * step + origin > x), code - 1, code).to(torch.uint8)
+
+
+def _code_above(x: Tensor, origin: Tensor, step: Tensor) -> Tensor:
+    """The lowest code worth no less than `x`."""
+    code = ((x - origin) / torch.where(step > 0, step, 1.0)).ceil().clamp(0, MOST)
+    return torch.where((code < MOST) & (code * step + origin < x), code + 1, code).to(torch.uint8)
 
 
 def _half_below(x: Tensor) -> Tensor:
     """The largest float16 not above `x`, as float32."""
-    half = x.half()
-    return torch.where(half.float() > x, _next_half(half, -torch.inf), half).float()
+    half = x.half().float()
+    return torch.where(half > x, _next_half(half, -torch.inf), half)
 
 
 def _half_above(x: Tensor) -> Tensor:
     """The smallest float16 not below `x`, as float32."""
-    half = x.half()
-    return torch.where(half.float() < x, _next_half(half, torch.inf), half).float()
+    half = x.half().float()
+    return torch.where(half < x, _next_half(half, torch.inf), half)
 
 
 def _next_half(x: Tensor, towards: float) -> Tensor:
-    return torch.nextafter(x, torch.full_like(x, towards))
+    half = x.half()
+    return torch.nextafter(half, torch.full_like(half, towards)).float()
 
 
-def _code_below(x: Tensor, origin: Tensor, step: Tensor, divisor: Tensor) -> Tensor:
-    code = ((x - origin) / divisor).floor().clamp(0, MOST)
-    return torch.where((code > 0) & (code * step + origin > x), code - 1, code)
-
-
-def _code_above(x: Tensor, origin: Tensor, step: Tensor, divisor: Tensor) -> Tensor:
-    code = ((x - origin) / divisor).ceil().clamp(0, MOST)
-    return torch.where((code < MOST) & (code * step + origin < x), code + 1, code)
+def _assemble(codes: Tensor, grid: Tensor, code_bytes: int, num_bytes: int) -> Tensor:
+    """`codes` [n, kv_heads, rows, d] and `grid` [n, kv_heads, ...] as they are kept: uint8 [n, num_bytes]."""
+    n, heads, rows, dim = codes.shape
+    out = torch.zeros(n, num_bytes, dtype=torch.uint8, device=codes.device)
+    out[:, :code_bytes] = pad(codes, (0, code_bytes // (heads * rows) - dim)).flatten(1)
+    data = grid.half().contiguous().view(torch.uint8).flatten(1)
+    out[:, code_bytes : code_bytes + data.shape[1]] = data
+    return out

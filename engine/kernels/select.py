@@ -1,4 +1,10 @@
-"""Choosing the pages a query reads, by the boxes around their keys."""
+"""Choosing the pages a query reads, by the boxes around their keys.
+
+A page's score is the highest that a key could have in the ellipsoid inscribed in the box: the centre's score, and the
+length of the half-widths weighted with the query. Measured, that foretells attention better than the box itself,
+whose corners no key comes near (tests/bench/results.md). Sums are of integers, and what follows is computed in the
+same order everywhere, so that every implementation chooses the same pages.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +13,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from octavo.engine.kernels.bounds import read_boxes
-from octavo.engine.kv.bounds import BoundsLayout
+from octavo.engine.kernels.bounds import read_codes
+from octavo.engine.kv.bounds import SECTION_PAGES, BoundsLayout
 
-RADIUS_SHARE = 0.5
-"""How far from a box's centre towards its corner a page's score is taken: 0 is the centre, 1 the upper bound."""
+SHARE_AT_EDGE = 0.1
+"""A page's mass, in tokens at its score, over its number of tokens: measured, with a standard deviation of e."""
+
+SECTION_WIDTH = 0.9
+"""What is taken of a section's largest widths to estimate its pages' scores on average; measured."""
+
+_MOST_CODE = 127.0
+_LANES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +37,20 @@ class SelectionLimits:
 
 
 class SelectionScratch:
-    """Memory of `select_pages` that one call leaves to the next."""
+    """Memory of `select_pages` that one call leaves to the next. One thread uses it at a time.
+
+    `scored` is how many pages the last call scored, of all rows; branch and bound left out the others.
+    """
+
+    def __init__(self) -> None:
+        self.scored = 0
+        self._bytes = torch.empty(0, dtype=torch.uint8)
+
+    def reserve(self, num_bytes: int) -> Tensor:
+        """At least so many bytes, with any contents."""
+        if len(self._bytes) < num_bytes:
+            self._bytes = torch.empty(max(num_bytes, 2 * len(self._bytes)), dtype=torch.uint8)
+        return self._bytes
 
 
 def select_pages_torch(
@@ -45,58 +70,128 @@ def select_pages_torch(
 ) -> tuple[Tensor, Tensor]:
     """Which of a sequence's far pages each row reads: int32 [rows, cap] and how many int32 [rows].
 
-    A row is one position, or several that choose together (a page of queries): `q` float32 [rows, queries, heads, d],
-    not rotated to the pages. Row r may read the first `num_pages[r]` (int32 [rows]) of `page_ids` int32 [p]; the
-    result are indices into `page_ids`, ascending, padded with 0. `distances` is int32 [rows, p], position minus page
-    start, or [1], one for all. `bounds` uint8 [capacity, page_bytes] is the table of one layer, `sections` uint8
-    [ceil(p / 16), section_bytes] are those of `page_ids`. `read` float32 [rows, queries, heads] is the log-sum-exp of
-    the scaled scores of the tokens that are read anyway, None where there are none.
+    A row is one position, or several that choose together by their mean (a page of queries): `q` float32 [rows,
+    queries, heads, d], not rotated to the pages. Row r may read the first `num_pages[r]` (int32 [rows]) of `page_ids`
+    int32 [p]; the result are indices into `page_ids`, ascending, padded with 0. `distances` is int32 [rows, p],
+    position minus page start, or [1], one for all. `bounds` uint8 [capacity, page_bytes] is the table of one layer,
+    `sections` uint8 [ceil(p / 16), section_bytes] are those of `page_ids`. `read` float32 [rows, queries, heads] is
+    the log-sum-exp of the scaled scores of the tokens that are read anyway, None where there are none.
 
-    Pages are scored by softmax over estimated scores for each query and head, summed over all. Of equal pages the
-    first is taken.
+    A page's weight is the sum, over query heads, of its share in the head's attention, as estimated: its mass over
+    that of everything, of which whole sections are estimated by their bounds. The heaviest pages are taken; of equal
+    ones the first.
     """
-    rows, queries, heads, dim = q.shape
-    lower, upper = read_boxes(bounds[page_ids.long()], layout)  # [p, kv_heads, boxes, d]
-    centre, radius = (lower + upper) / 2, (upper - lower) / 2 * RADIUS_SHARE
-    out = torch.zeros(rows, limits.cap, dtype=torch.int32, device=q.device)
-    counts = torch.zeros(rows, dtype=torch.int32, device=q.device)
-    tokens_in_box = layout.page_size // layout.num_boxes
-    for row in range(rows):
-        count = int(num_pages[row])
+    q, read = q.mean(dim=1), None if read is None else read.mean(dim=1)
+    out = torch.zeros(len(q), limits.cap, dtype=torch.int32, device=q.device)
+    counts = torch.zeros(len(q), dtype=torch.int32, device=q.device)
+    scratch.scored = 0
+    for row, count in enumerate(num_pages.tolist()):
         if not count:
             continue
-        distance = distances if len(distances.shape) == 1 else distances[row, :count]
-        rotated = _rotate(q[row].flatten(0, 1), cos[distance.long()], sin[distance.long()])  # [1 or p, vectors, d]
-        grouped = rotated.view(len(rotated), queries, layout.num_kv_heads, -1, dim).transpose(1, 2).flatten(2, 3)
-        scores = torch.einsum("phvd,phbd->phvb", grouped.expand(count, -1, -1, -1), centre[:count])
-        scores += torch.einsum("phvd,phbd->phvb", grouped.abs().expand(count, -1, -1, -1), radius[:count])
-        mass = torch.logsumexp(scores * scale, dim=-1) + torch.log(torch.tensor(float(tokens_in_box)))
-        mass = mass.transpose(0, 1).reshape(layout.num_kv_heads, count, queries, -1)
-        mass = mass.permute(1, 2, 0, 3).reshape(count, -1)  # [p, queries * heads]
-        total = torch.logsumexp(mass, dim=0)
-        covered = torch.zeros(queries * heads, device=q.device)
-        if read is not None:
-            before = read[row].flatten()
-            total = torch.logaddexp(total, before)
-            covered = torch.exp(before - total)
-        weights = torch.exp(mass - total).sum(dim=-1)
-        chosen = _cut(weights, float(covered.sum()), queries * heads * limits.mass_target, limits)
+        angles = (distances if distances.dim() == 1 else distances[row, :count]).long()
+        query = _Query(q[row], cos[angles], sin[angles], scale, layout.num_kv_heads)
+        whole = count // SECTION_PAGES
+        estimates = query.score_sections(*read_codes(sections[:whole], layout, 3))
+        scores = query.score_pages(*read_codes(bounds[page_ids[:count].long()], layout, 2))
+        before = None if read is None else read[row]
+        weights, covered = _weigh(estimates, scores, before, SHARE_AT_EDGE * layout.page_size)
+        chosen = _cut(weights, covered, limits.mass_target * q.shape[1], limits)
         out[row, : len(chosen)] = chosen.int()
         counts[row] = len(chosen)
+        scratch.scored += count
     return out, counts
+
+
+class _Query:
+    """One row's queries in codes of 8 bits, at the distance of every page or at the one they share."""
+
+    def __init__(self, q: Tensor, cos: Tensor, sin: Tensor, scale: float, kv_heads: int) -> None:
+        first, second = q.chunk(2, dim=-1)  # [heads, d / 2]
+        reach = torch.sqrt(first * first + second * second).amax(dim=-1)  # of any rotation
+        c, s = cos[:, None], sin[:, None]
+        rotated = torch.cat((first * c - second * s, second * c + first * s), dim=-1)  # [1 or p, heads, d]
+        factor = torch.where(reach > 0, _MOST_CODE / reach, 0.0)
+        codes = torch.round(rotated * factor[:, None]).clamp(-_MOST_CODE, _MOST_CODE).int()
+        self._codes = codes.reshape(len(codes), kv_heads, -1, q.shape[-1])  # [1 or p, kv_heads, group, d]
+        self._unit = (reach / _MOST_CODE * scale).reshape(kv_heads, -1)
+
+    def score_pages(self, codes: Tensor, grid: Tensor) -> Tensor:
+        """Scaled scores of pages by their codes [p, kv_heads, 2, d] and grid: float32 [p, heads]."""
+        lower, upper = codes.int().unbind(2)
+        step, origin = grid[..., None].unbind(2)
+        at_centre, length, total = _sums(self._codes, lower + upper, upper - lower)
+        return (self._unit * (step * (0.5 * at_centre + 8 * length) + origin * total)).flatten(1)
+
+    def score_sections(self, codes: Tensor, grid: Tensor) -> Tensor:
+        """What pages of sections score on average, about: float32 [sections, heads]."""
+        lower, upper, widths = codes.int().unbind(2)
+        step, origin, width_step, _ = grid[..., None].unbind(2)
+        # A section stands where its middle page does.
+        of_section = self._codes if len(self._codes) == 1 else self._codes[SECTION_PAGES // 2 :: SECTION_PAGES]
+        at_centre, length, total = _sums(of_section[: len(codes)], lower + upper, widths)
+        centre = step * (0.5 * at_centre) + origin * total
+        return (self._unit * (centre + width_step * (8 * SECTION_WIDTH * length))).flatten(1)
+
+
+def _sums(codes: Tensor, ends: Tensor, widths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """For `codes` [1 or n, kv_heads, group, d] and a box's codes [n, kv_heads, d], float32 [n, kv_heads, group] each:
+    codes times ends; the root of the sum of (codes times widths / 16) squared; the sum of codes.
+
+    The products of codes and widths are rounded to integers, so that the sum is exact.
+    """
+    products = ((codes.abs() * widths[:, :, None] + 8) >> 4).square()
+    length = products.sum(dim=-1).float().sqrt()
+    return (codes * ends[:, :, None]).sum(dim=-1).float(), length, codes.sum(dim=-1).float()
+
+
+def _weigh(estimates: Tensor, scores: Tensor, read: Tensor | None, tokens: float) -> tuple[Tensor, float]:
+    """Weights float32 [p] of pages with `scores` [p, heads], and the weight of what is `read` [heads] anyway.
+
+    Scores of pages in whole sections count by their sections' `estimates` [sections, heads]; `tokens` is a page's mass
+    in tokens.
+    """
+    rest = scores[len(estimates) * SECTION_PAGES :]
+    parts = [estimates, rest] if read is None else [estimates, rest, read[None]]
+    highest = torch.cat(parts).amax(dim=0)
+    far = SECTION_PAGES * _sum_exp(estimates - highest) + _sum_exp(rest - highest)
+    near = torch.zeros_like(far) if read is None else _exp(read - highest)
+    total = near + tokens * far
+    # An estimate may be far too low; no page takes more than all of a head's attention.
+    shares = (_exp(scores - highest) * (tokens / total)).clamp(max=1.0)
+    weights = torch.zeros_like(shares[:, 0])
+    for head in shares.unbind(1):
+        weights += head
+    return weights, float((near / total).double().sum())
 
 
 def _cut(weights: Tensor, covered: float, target: float, limits: SelectionLimits) -> Tensor:
     """Indices, ascending, of the heaviest pages that the limits allow."""
     order = torch.sort(weights, descending=True, stable=True)
     most = min(limits.cap, len(weights))
-    sums = order.values[:most].cumsum(0) + covered
+    sums = order.values[:most].double().cumsum(0) + covered
     needed = int((sums < target).sum()) + 1
     return order.indices[: min(max(needed, limits.floor), most)].sort().values
 
 
-def _rotate(q: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """`q` [vectors, d] at each of the angles [n, d / 2]: [n, vectors, d]."""
-    first, second = q.chunk(2, dim=-1)
-    c, s = cos[:, None], sin[:, None]
-    return torch.cat((first * c - second * s, second * c + first * s), dim=-1)
+def _sum_exp(x: Tensor) -> Tensor:
+    """Sums of e^x over the first dimension, in the order of 16 lanes that are added up pairwise at the end."""
+    n = len(x)
+    padded = torch.zeros(-(-n // _LANES) * _LANES, *x.shape[1:], device=x.device)
+    padded[:n] = _exp(x)
+    lanes = torch.zeros(_LANES, *x.shape[1:], device=x.device)
+    for first in range(0, len(padded), _LANES):
+        lanes += padded[first : first + _LANES]
+    while len(lanes) > 1:
+        lanes = lanes[: len(lanes) // 2] + lanes[len(lanes) // 2 :]
+    return lanes[0]
+
+
+def _exp(x: Tensor) -> Tensor:
+    """e^x for x clamped to -87 .. 80, by the polynomial of Cephes' expf, every operation rounded for itself."""
+    x = x.clamp(-87.0, 80.0)
+    n = torch.round(x * 1.44269504088896341)
+    r = (x - n * 0.693359375) + n * 2.12194440e-4
+    p = torch.full_like(r, 1.9875691500e-4)
+    for factor in (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1):
+        p = p * r + factor
+    return torch.ldexp(p * (r * r) + (r + 1), n)

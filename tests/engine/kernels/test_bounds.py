@@ -1,34 +1,54 @@
-"""The boxes hold every key, of every codec, and of every page of a section."""
+"""The boxes hold every key, of every codec, and what a section keeps holds for each of its pages."""
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from octavo.engine.kernels.bounds import page_bounds_torch, read_boxes
+from octavo.engine.kernels.bounds import page_bounds_torch, read_boxes, read_codes, section_bounds_torch
 from octavo.engine.kernels.encode import encode_pages_torch
 from octavo.engine.kernels.quantize import read_keys
-from octavo.engine.kv.bounds import BoundsLayout
+from octavo.engine.kv.bounds import SECTION_PAGES, BoundsLayout
 from octavo.engine.kv.codec import CODECS, PageLayout
 
 
 @pytest.mark.parametrize("codec", sorted(CODECS))
 @settings(max_examples=25, deadline=None)
-@given(
-    seed=st.integers(0, 2**32 - 1),
-    num_boxes=st.sampled_from([1, 2]),
-    spread=st.floats(-6, 4),
-    constant=st.booleans(),
-)
-def test_boxes_hold_every_decoded_key(codec: str, seed: int, num_boxes: int, spread: float, constant: bool) -> None:
+@given(seed=st.integers(0, 2**32 - 1), spread=st.floats(-6, 4), constant=st.booleans())
+def test_boxes_hold_every_decoded_key(codec: str, seed: int, spread: float, constant: bool) -> None:
     generator = torch.Generator().manual_seed(seed)
-    pages = PageLayout(CODECS[codec], 2, 8, 24)
-    layout = BoundsLayout(2, 8, 24, num_boxes)
+    pages, layout = PageLayout(CODECS[codec], 2, 8, 24), BoundsLayout(2, 8, 24)
     kv = torch.randn(5, 2, 2, 8, 24, generator=generator) * 10**spread
     if constant:
         kv[:, 0] = kv[:, 0, :, :1, :1]
     encoded = encode_pages_torch(kv, pages)
-    lower, upper = read_boxes(page_bounds_torch(encoded, pages, layout), layout)
-    keys = read_keys(encoded, pages).reshape(5, 2, num_boxes, -1, 24)
-    assert (lower.unsqueeze(3) <= keys).all()
-    assert (keys <= upper.unsqueeze(3)).all()
+    bounds = page_bounds_torch(encoded, pages, layout)
+    assert bounds.shape == (5, layout.page_bytes)
+    lower, upper, step = read_boxes(bounds, layout)
+    keys = read_keys(encoded, pages)
+    assert (lower.unsqueeze(2) <= keys).all()
+    assert (keys <= upper.unsqueeze(2)).all()
+    # Not by more than a step and a half: one for each corner's rounding, and what float16 adds to the step.
+    assert (keys.amin(2) - lower <= 1.5 * step[..., None]).all()
+    assert (upper - keys.amax(2) <= 1.5 * step[..., None]).all()
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), count=st.integers(0, 3 * SECTION_PAGES), spread=st.floats(-6, 3))
+def test_a_section_holds_the_boxes_of_its_pages(seed: int, count: int, spread: float) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    pages, layout = PageLayout(CODECS["f32"], 2, 4, 16), BoundsLayout(2, 4, 16)
+    kv = torch.randn(50, 2, 2, 4, 16, generator=generator) * 10**spread
+    bounds = page_bounds_torch(encode_pages_torch(kv, pages), pages, layout)
+    ids = torch.randperm(50, generator=generator)[:count].int()
+    sections = section_bounds_torch(bounds, layout, ids)
+    assert sections.shape == (-(-count // SECTION_PAGES), layout.section_bytes)
+    codes, grid = read_codes(sections, layout, 3)
+    step, origin, width_step, largest_step = grid[..., None].unbind(2)
+    for number, of_section in enumerate(ids.long().split(SECTION_PAGES) if count else ()):
+        lower, upper, steps = read_boxes(bounds[of_section], layout)
+        centres = (lower + upper) / 2
+        assert (codes[number, :, 0] * step[number] + origin[number] <= centres).all()
+        assert (codes[number, :, 1] * step[number] + origin[number] >= centres).all()
+        assert (codes[number, :, 2] * width_step[number] >= upper - lower).all()
+        assert torch.equal(largest_step[number, :, 0], steps.amax(0))
