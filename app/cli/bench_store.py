@@ -10,8 +10,9 @@ import shutil
 import statistics
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _BATCH_PAGES = 64  # written together, with one sync, as the engine does
 _READ_PAGES = 64  # asked for together
+_READS_AHEAD = 2  # calls under way at a time
 _PAGE_TOKENS = 32
 _KINDS = ("write", "read", "random_read")
 
@@ -106,6 +108,8 @@ class _Bench:
         return {kind: round(statistics.median(speeds), 1) for kind, speeds in samples.items()}
 
     def _round(self, seed: int) -> dict[str, float]:
+        from octavo.storage.pagestore.aligned_io import AlignedBuffer
+
         space, layers = self._space, self._space.shape.num_layers
         total, records = self.num_pages * self.page_bytes, self.num_pages * layers * space.shape.stride
 
@@ -114,11 +118,21 @@ class _Bench:
                 _expect_none(space.write(self._pages[begin : begin + _BATCH_PAGES]))
 
         def read(order: Sequence[int]) -> None:
+            under_way: deque[Future[list[str | None]]] = deque()
             for begin in range(0, self.num_pages, _READ_PAGES):
+                if len(under_way) == len(buffers):
+                    _expect_none(under_way.popleft().result())
+                outs = buffers[begin // _READ_PAGES % len(buffers)]
                 pages = [found[number] for number in order[begin : begin + _READ_PAGES]]
-                _expect_none(space.read([(page, 0, layers, out) for page, out in zip(pages, buffers, strict=True)]))
+                reads = [(page, 0, layers, out) for page, out in zip(pages, outs, strict=True)]
+                under_way.append(space.submit_read(reads))
+            while under_way:
+                _expect_none(under_way.popleft().result())
 
-        buffers = [memoryview(bytearray(layers * space.shape.record_bytes)) for _ in range(_READ_PAGES)]
+        page_bytes = layers * space.shape.record_bytes
+        memory = [AlignedBuffer(_READ_PAGES * page_bytes).view for _ in range(_READS_AHEAD)]
+        starts = range(0, _READ_PAGES * page_bytes, page_bytes)
+        buffers = [[view[start : start + page_bytes] for start in starts] for view in memory]
         speeds = {"write_mb_s": _speed(total, write)}
         found = [page for page in space.find([page.identity for page in self._pages]) if page is not None]
         order = list(range(self.num_pages))
@@ -162,15 +176,13 @@ class _Raw:
                     files.sync(1)
 
             def read() -> None:
-                for begin in range(0, self._num_pages, _READ_PAGES):
-                    self._all(readers, files.read, self._runs(begin, begin + _READ_PAGES))
+                runs = [self._runs(begin, begin + _READ_PAGES) for begin in range(0, self._num_pages, _READ_PAGES)]
+                self._all(readers, files.read, [run for part in runs for run in part])
 
             def read_randomly() -> None:
                 records = self._page_units - self._header_units
-                for begin in range(0, self._num_pages, _READ_PAGES):
-                    pages = order[begin : begin + _READ_PAGES]
-                    starts = [number * self._page_units + self._header_units for number in pages]
-                    self._all(readers, files.read, [(start, records) for start in starts])
+                starts = [number * self._page_units + self._header_units for number in order]
+                self._all(readers, files.read, [(start, records) for start in starts])
 
             speeds = {"raw_write_mb_s": _speed(total, write), "raw_read_mb_s": _speed(total, read)}
             random.Random(seed).shuffle(order)  # noqa: S311

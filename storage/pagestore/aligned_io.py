@@ -20,6 +20,7 @@ from octavo.storage.pagestore.errors import AlignmentError
 
 UNIT = 4096  # bytes: a multiple of every common sector size, and the size of a memory page
 _HUGE = 2 << 20
+_MAP = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # shared memory, mmap's default, gets no huge pages
 _KEEP_SIZE_AND_PUNCH = 0x03  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
 _DIRECT: int = getattr(os, "O_DIRECT", 0)
 
@@ -38,9 +39,9 @@ class AlignedBuffer:
     def __init__(self, num_bytes: int) -> None:
         size = units(num_bytes) * UNIT
         if size < _HUGE // 4:
-            self.view = memoryview(mmap.mmap(-1, size))
+            self.view = memoryview(mmap.mmap(-1, size, flags=_MAP))
         else:
-            memory = mmap.mmap(-1, (-(-size // _HUGE) + 1) * _HUGE)
+            memory = mmap.mmap(-1, (-(-size // _HUGE) + 1) * _HUGE, flags=_MAP)
             if hasattr(mmap, "MADV_HUGEPAGE"):
                 with contextlib.suppress(OSError):
                     memory.madvise(mmap.MADV_HUGEPAGE)
@@ -151,7 +152,7 @@ def write_units(system: System, descriptor: int, buffer: memoryview, offset: int
 
 
 def _check_alignment(buffer: memoryview, offset: int) -> None:
-    address = np.frombuffer(buffer, dtype=np.uint8).ctypes.data if len(buffer) else 0
+    address = ctypes.addressof(ctypes.c_char.from_buffer(buffer)) if len(buffer) else 0
     if offset % UNIT or len(buffer) % UNIT or address % UNIT:
         raise AlignmentError(
             f"A transfer of {len(buffer)} bytes between memory at {address:#x} and offset {offset} of a file is not "

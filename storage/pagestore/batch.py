@@ -24,7 +24,7 @@ class Batch:
             check_page(page, space)
         self.space = space
         self.results: list[str | None] = [None] * len(pages)
-        self.new: list[tuple[int, NewPage]] = []
+        self.new: list[tuple[int, NewPage, bytes]] = []  # with its token ids, packed
         self.twins: list[tuple[int, NewPage]] = []  # of a page that is there, or is new in this batch
         self.known: dict[bytes, int] = {}  # of the pages that are there, by identity
         self._depths: dict[bytes, int] = {}
@@ -37,15 +37,15 @@ class Batch:
             self.places, reason = make_room(core, space, len(self.new))
         finally:
             core.leases.release(self.known.values())
-        for number, _ in self.new[len(self.places) :]:
+        for number, _, _ in self.new[len(self.places) :]:
             self.results[number] = reason
 
     def placed(self) -> Iterator[Placed]:
         """The new pages that have a place, in order."""
         written = self._core.totals["bytes_written"]
-        for (number, page), place in zip(self.new, self.places, strict=False):
+        for (number, page, packed), place in zip(self.new, self.places, strict=False):
             depth = self._depths[page.identity] = self._depths.get(page.parent, -1) + 1
-            yield Placed(number, page, self._core.next_epoch(), depth, place, written)
+            yield Placed(number, page, packed, self._core.next_epoch(), depth, place, written)
             written += self.space.shape.page_bytes
 
     def fail_all(self, reason: str) -> None:
@@ -62,7 +62,7 @@ class Batch:
             packed = pack_numbers("I", page.token_ids)
             if page.identity not in tokens:
                 tokens[page.identity] = packed
-                self.new.append((number, page))
+                self.new.append((number, page, packed))
             elif tokens[page.identity] == packed:
                 self.twins.append((number, page))
             else:

@@ -94,7 +94,8 @@ class Core:
 
     def add(self, **amounts: int) -> None:
         with self.noting:
-            self.totals.update(amounts)
+            for name, amount in amounts.items():
+                self.totals[name] += amount
 
     def mark_bad(self, page: StoredPage) -> None:
         with self.noting:

@@ -100,7 +100,7 @@ def _name_another_owner(core: Core, page: StoredPage, owner: str) -> None:
     root, shape = core.index.spaces()[page.space]
     header = PageHeader(
         page.page_id, core.totals["bytes_written"], page.place, page.depth, page.origin, root, page.identity,
-        page.parent, others[0][0], page.token_ids, page.checksums, shape,
+        page.parent, others[0][0], page.packed_tokens, page.packed_checksums, shape,
     )  # fmt: skip
     core.files.write(page.place.segment, header_buffer(header), page.place.start)
     core.add(bytes_written=shape.header_bytes)

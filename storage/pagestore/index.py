@@ -16,7 +16,7 @@ from typing import Any
 
 from octavo.storage.connection import beside
 from octavo.storage.pagestore.indexfile import PAGE_BYTES, SCHEMA, SUFFIXES, VERSION, connect, version
-from octavo.storage.pagestore.records import ORIGINS, PageHeader, Place, Shape, pack_numbers, unpack_numbers
+from octavo.storage.pagestore.records import ORIGINS, PageHeader, Place, Shape, unpack_numbers
 
 _MOST_VARIABLES = 500
 _ROW = "id, space, identity, parent, tokens, checksums, origin, depth, segment, start, run_start, run_slots"
@@ -39,6 +39,10 @@ class StoredPage:
     @property
     def token_ids(self) -> tuple[int, ...]:
         return unpack_numbers("I", self.packed_tokens)
+
+    @property
+    def body_checksum(self) -> int:
+        return int.from_bytes(self.packed_checksums[-8:], "little")
 
     @property
     def checksums(self) -> tuple[int, ...]:
@@ -172,20 +176,14 @@ class Index:
         known = self.spaces().items()
         return next((number for number, found in known if found == (root, shape)), None)
 
-    def insert(self, connection: sqlite3.Connection, space: int, headers: Iterable[PageHeader], last_use: int) -> None:
+    def insert(self, connection: sqlite3.Connection, space: int, headers: Sequence[PageHeader], last_use: int) -> None:
         """Add pages, each with its one owner. Raises sqlite3.IntegrityError if an identity or a place is taken."""
-        owners: list[tuple[str, int]] = []
-
-        def rows() -> Iterator[tuple[Any, ...]]:
-            for header in headers:
-                owners.append((header.owner, header.epoch))
-                yield _row(space, header, last_use)
-
-        connection.executemany("INSERT INTO pages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows())
-        connection.executemany("INSERT INTO owners VALUES (?, ?)", owners)
+        rows = [_row(space, header, last_use) for header in headers]
+        connection.executemany("INSERT INTO pages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        connection.executemany("INSERT INTO owners VALUES (?, ?)", [(each.epoch, each.owner) for each in headers])
 
     def add_owners(self, connection: sqlite3.Connection, page_ids: Iterable[int], owner: str) -> None:
-        connection.executemany("INSERT OR IGNORE INTO owners VALUES (?, ?)", ((owner, page) for page in page_ids))
+        connection.executemany("INSERT OR IGNORE INTO owners VALUES (?, ?)", ((page, owner) for page in page_ids))
 
     def delete(self, connection: sqlite3.Connection, page_ids: Sequence[int]) -> None:
         """Remove pages and whoever owns them."""
@@ -207,11 +205,11 @@ def page_from_row(row: Sequence[Any]) -> StoredPage:
 
 
 def _row(space: int, header: PageHeader, last_use: int) -> tuple[Any, ...]:
-    tokens, checksums = pack_numbers("I", header.token_ids), pack_numbers("Q", header.checksums)
-    origin, place = ORIGINS.index(header.origin), header.place
+    place = header.place
     return (
-        header.epoch, space, header.identity, header.parent, tokens, checksums, origin, header.depth,
-        place.segment, place.start, place.run_start, place.run_slots, last_use,
+        header.epoch, space, header.identity, header.parent, header.packed_tokens, header.packed_checksums,
+        ORIGINS.index(header.origin), header.depth, place.segment, place.start, place.run_start, place.run_slots,
+        last_use,
     )  # fmt: skip
 
 

@@ -26,8 +26,8 @@ SCHEMA = (
         last_use INTEGER NOT NULL, UNIQUE (space, identity), UNIQUE (segment, start)
     )""",
     "CREATE INDEX pages_by_value ON pages(last_use, depth DESC)",
-    "CREATE TABLE owners (owner TEXT, page INTEGER, PRIMARY KEY (owner, page)) WITHOUT ROWID",
-    "CREATE INDEX owners_by_page ON owners(page)",
+    # Without an index by owner: forgetting is rare and may read the whole table, every page that is written would pay.
+    "CREATE TABLE owners (page INTEGER, owner TEXT, PRIMARY KEY (page, owner)) WITHOUT ROWID",
     "CREATE TABLE forgetting (owner TEXT PRIMARY KEY) WITHOUT ROWID",
     f"PRAGMA user_version = {VERSION}",
 )

@@ -17,9 +17,8 @@ from octavo.storage.pagestore.records import (
     ORIGINS,
     PageHeader,
     Place,
-    body_checksum,
     pack_header,
-    record_checksums,
+    page_checksums,
     record_seed,
 )
 
@@ -47,6 +46,7 @@ class Placed:
 
     number: int
     page: NewPage
+    packed_tokens: bytes
     epoch: int
     depth: int
     place: Place
@@ -84,8 +84,8 @@ def lay_page(space: SpaceKey, placed: Placed, out: NDArray[np.uint8]) -> PageHea
         identity=page.identity,
         parent=page.parent,
         owner=page.owner,
-        token_ids=tuple(page.token_ids),
-        checksums=(*record_checksums(body, seed, range(shape.num_layers), shape), body_checksum(body, seed)),
+        packed_tokens=placed.packed_tokens,
+        packed_checksums=page_checksums(body, seed, shape),
         shape=shape,
     )
     lay_header(header, out)

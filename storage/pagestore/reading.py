@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import sqlite3
 import threading
 from collections import deque
@@ -11,13 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from octavo.storage.pagestore.aligned_io import UNIT, AlignedBuffer, ThreadBuffers
+from octavo.storage.pagestore.aligned_io import UNIT, AlignedBuffer
 from octavo.storage.pagestore.core import Core
 from octavo.storage.pagestore.errors import is_passing, why_not
 from octavo.storage.pagestore.index import StoredPage
 from octavo.storage.pagestore.records import Shape, body_checksum, record_checksums, record_seed
 
 THREADS = 8  # enough that some are in the disk while others check and copy
+_BUFFERS = THREADS + 4
 RUN_BYTES = 1 << 20  # longest read that joins several pages
 _GAP_UNITS = 4  # between two pieces, read along rather than skipped
 _GONE = "The page is no longer in the store."
@@ -50,19 +52,16 @@ class _Piece:
 
 
 class _Batch:
-    """The reads of one call, for as many threads as there are jobs to take; the last of them sets the future."""
+    """The reads of one call. Its future is done when the last job is, not before: buffers are written to until then."""
 
     def __init__(self, pieces: Sequence[_Piece]) -> None:
         self.future: Future[list[str | None]] = Future()
-        # It cannot be cancelled: the buffers are written to until it is done.
-        self.future.set_running_or_notify_cancel()
+        self.future.set_running_or_notify_cancel()  # it cannot be cancelled
         self.results: list[str | None] = [_NOT_READ] * len(pieces)
         self.page_ids = [piece.page.page_id for piece in pieces]
         self.problem: BaseException | None = None
         self.jobs = deque(_joined(pieces))
-        self.num_threads = min(len(self.jobs), THREADS)
-        self._left = self.num_threads
-        self._lock = threading.Lock()
+        self.num_left = len(self.jobs)
 
     def next_job(self) -> list[_Piece] | None:
         """A run of pieces that nobody has taken yet."""
@@ -71,20 +70,33 @@ class _Batch:
         except IndexError:
             return None
 
-    def thread_done(self) -> bool:
-        """Whether it was the last one."""
-        with self._lock:
-            self._left -= 1
-            return not self._left
+
+@dataclass(slots=True)
+class _Loaded:
+    """A job whose bytes are in `buffer`, from unit `begin` on; or could not be had."""
+
+    batch: _Batch
+    job: list[_Piece]
+    buffer: AlignedBuffer
+    begin: int
+    failed: bool
 
 
 class PageReader:
-    """Reads for any thread."""
+    """Reads for any thread.
+
+    Some threads read. One of them at a time, whichever finds that nobody does, checks and copies what all have read:
+    several that want the interpreter and the memory by turns are slower than one alone.
+    """
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._threads = ThreadPoolExecutor(THREADS, "octavo-store-read")
-        self._buffers = ThreadBuffers()
+        self._free: queue.SimpleQueue[AlignedBuffer] = queue.SimpleQueue()
+        for _ in range(_BUFFERS):
+            self._free.put(AlignedBuffer(UNIT))
+        self._loaded: deque[_Loaded] = deque()
+        self._delivering = threading.Lock()
 
     def close(self) -> None:
         """Wait for the reads that were asked for."""
@@ -108,52 +120,68 @@ class PageReader:
             batch.future.set_result([])
             return batch.future
         self._core.leases.hold(batch.page_ids)
-        for _ in range(batch.num_threads):
+        for _ in range(min(batch.num_left, THREADS)):
             self._threads.submit(self._run, batch)
         return batch.future
 
     def _run(self, batch: _Batch) -> None:
-        """Do jobs until none is left."""
-        try:
-            while (job := batch.next_job()) is not None:
-                self._read_job(job, batch.results)
-        except BaseException as error:
-            batch.problem = error
-            batch.jobs.clear()
-        if not batch.thread_done():
-            return
-        # Not before the last one: whoever waits may use the buffers for something else then.
-        self._core.leases.release(batch.page_ids)
-        if batch.problem is not None:
-            batch.future.set_exception(batch.problem)
-        else:
-            batch.future.set_result(batch.results)
+        """On a reading thread: do jobs until none is left."""
+        while (job := batch.next_job()) is not None:
+            self._loaded.append(self._load(batch, job, self._free.get()))
+            # Whoever holds the lock may have looked for the last time just before this was appended: look again.
+            while self._loaded and self._delivering.acquire(blocking=False):
+                try:
+                    self._deliver_loaded()
+                finally:
+                    self._delivering.release()
 
-    def _read_job(self, job: list[_Piece], results: list[str | None]) -> None:
-        try:
-            self._read(job, results)
-        except OSError:
-            # One bad sector must cost one page, not all those that were to be read along with it.
-            for piece in job:
-                results[piece.number] = self._alone(piece)
-            return
-        for piece in job:
-            if results[piece.number] is not None:
-                results[piece.number] = self._alone(piece)
-
-    def _read(self, job: list[_Piece], results: list[str | None]) -> None:
-        """Read a run of pieces and hand out what passes its check. Raises OSError."""
+    def _load(self, batch: _Batch, job: list[_Piece], buffer: AlignedBuffer) -> _Loaded:
         begin = job[0].start
         num_bytes = (job[-1].end - begin) * UNIT
-        buffer = self._buffers.at_least(num_bytes)
-        self._core.files.read(job[0].page.place.segment, buffer.view[:num_bytes], begin)
-        self._core.add(bytes_read=num_bytes)
-        for piece in job:
-            results[piece.number] = _deliver(piece, buffer, (piece.start - begin) * UNIT)
+        failed = True
+        try:
+            if len(buffer) < num_bytes:
+                buffer = AlignedBuffer(num_bytes)
+            self._core.files.read(job[0].page.place.segment, buffer.view[:num_bytes], begin)
+            self._core.add(bytes_read=num_bytes)
+            failed = False
+        except OSError:
+            pass  # each page is tried alone, and the reason told then
+        except BaseException as error:
+            batch.problem = error
+        return _Loaded(batch, job, buffer, begin, failed)
+
+    def _deliver_loaded(self) -> None:
+        """Hand out what was read, by whichever thread."""
+        while self._loaded:
+            loaded = self._loaded.popleft()
+            batch = loaded.batch
+            try:
+                if batch.problem is None:
+                    self._hand_out(loaded)
+            except BaseException as error:
+                batch.problem = error
+            self._free.put(loaded.buffer)
+            batch.num_left -= 1
+            if not batch.num_left:
+                self._core.leases.release(batch.page_ids)
+                if batch.problem is not None:
+                    batch.future.set_exception(batch.problem)
+                else:
+                    batch.future.set_result(batch.results)
+
+    def _hand_out(self, loaded: _Loaded) -> None:
+        for piece in loaded.job:
+            problem = None
+            if not loaded.failed:
+                problem = _deliver(piece, loaded.buffer, (piece.start - loaded.begin) * UNIT)
+            if loaded.failed or problem is not None:
+                # One bad sector must cost one page, not all those that were to be read along with it.
+                problem = self._alone(piece)
+            loaded.batch.results[piece.number] = problem
 
     def _alone(self, piece: _Piece) -> str | None:
         """Read a piece that failed once more, where its page lies now; a page that fails again is given up."""
-        results: list[str | None] = [None] * (piece.number + 1)
         try:
             page = self._core.index.by_id(piece.page.page_id)
         except sqlite3.Error as error:
@@ -161,9 +189,10 @@ class PageReader:
         if page is None:
             return _GONE
         piece.locate(page)
+        buffer = AlignedBuffer((piece.end - piece.start) * UNIT)
         try:
-            self._read([piece], results)
-            problem = results[piece.number]
+            self._core.files.read(page.place.segment, buffer.view, piece.start)
+            problem = _deliver(piece, buffer, 0)
         except OSError as error:
             problem = why_not("The page could not be read", error)
             if is_passing(error):
@@ -205,10 +234,10 @@ def _deliver(piece: _Piece, buffer: AlignedBuffer, at: int) -> str | None:
 def _damage(piece: _Piece, data: memoryview) -> str | None:
     """The first layer that is not what was written."""
     page, shape = piece.page, piece.shape
-    seed, written = record_seed(page.identity, page.page_id), page.checksums
-    if piece.num_layers == shape.num_layers and body_checksum(data, seed) == written[-1]:
+    seed = record_seed(page.identity, page.page_id)
+    if piece.num_layers == shape.num_layers and body_checksum(data, seed) == page.body_checksum:
         return None
-    layers = range(piece.first_layer, piece.first_layer + piece.num_layers)
+    layers, written = range(piece.first_layer, piece.first_layer + piece.num_layers), page.checksums
     found = record_checksums(data, seed, layers, shape)
     for layer, checksum in zip(layers, found, strict=True):
         if checksum != written[layer]:

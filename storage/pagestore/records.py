@@ -82,8 +82,8 @@ class PageHeader:
     identity: bytes
     parent: bytes
     owner: str
-    token_ids: tuple[int, ...]
-    checksums: tuple[int, ...]  # one for each layer, then one of all records as they lie on the disk
+    packed_tokens: bytes
+    packed_checksums: bytes  # one for each layer, then one of all records as they lie on the disk
     shape: Shape
 
 
@@ -113,6 +113,12 @@ def body_checksum(data: memoryview, seed: int) -> int:
     return xxh3_64_intdigest(data, seed)
 
 
+def page_checksums(data: memoryview, seed: int, shape: Shape) -> bytes:
+    """Packed: those of all records, and that of the body, which `data` is."""
+    checksums = (*record_checksums(data, seed, range(shape.num_layers), shape), body_checksum(data, seed))
+    return pack_numbers("Q", checksums)
+
+
 def pack_header(header: PageHeader) -> bytes:
     """The header's bytes, without the zeros behind them."""
     place, shape = header.place, header.shape
@@ -135,7 +141,7 @@ def pack_header(header: PageHeader) -> bytes:
         len(settings),
         len(owner),
     )
-    body = b"".join((fixed, settings, owner, pack_numbers("I", header.token_ids), pack_numbers("Q", header.checksums)))
+    body = b"".join((fixed, settings, owner, header.packed_tokens, header.packed_checksums))
     return _PREFIX.pack(MAGIC, VERSION, _PREFIX.size + len(body), xxh3_64_intdigest(body)) + body
 
 
@@ -185,8 +191,8 @@ def _parse_body(body: memoryview) -> PageHeader | None:
         identity,
         parent,
         owner,
-        unpack_numbers("I", parts[2]),
-        unpack_numbers("Q", parts[3]),
+        parts[2],
+        parts[3],
         Shape(num_layers, record_bytes, page_size, settings),
     )
 

@@ -12,10 +12,9 @@ from octavo.storage.pagestore.errors import why_not
 from octavo.storage.pagestore.records import (
     MAGIC,
     PageHeader,
-    body_checksum,
     header_length,
+    page_checksums,
     parse_header,
-    record_checksums,
     record_seed,
 )
 from octavo.storage.pagestore.segments import SegmentFiles
@@ -82,8 +81,7 @@ def page_at(window: Window, start: int) -> tuple[PageHeader | None, bool]:
         return None, False
     view = window.units(start, shape.page_units)
     body, seed = view[shape.header_bytes :], record_seed(header.identity, header.epoch)
-    found = (*record_checksums(body, seed, range(shape.num_layers), shape), body_checksum(body, seed))
-    return header, found == header.checksums
+    return header, page_checksums(body, seed, shape) == header.packed_checksums
 
 
 def whole_pages(window: Window) -> Iterator[PageHeader]:

@@ -94,8 +94,8 @@ def _problem(window: Window, page: StoredPage, shape: Shape) -> str:
         return why_not("it cannot be read", error)
     if header is None:
         return "its header is damaged."
-    told = (header.epoch, header.identity, header.place, header.token_ids, header.checksums, header.shape)
-    if told != (page.page_id, page.identity, page.place, page.token_ids, page.checksums, shape):
+    told = (header.epoch, header.identity, header.place, header.packed_tokens, header.packed_checksums, header.shape)
+    if told != (page.page_id, page.identity, page.place, page.packed_tokens, page.packed_checksums, shape):
         return "its header is that of another page."
     return "" if is_whole else "a layer is damaged."
 

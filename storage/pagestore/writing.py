@@ -7,6 +7,7 @@ into the index meanwhile, and are committed when everything is on the disk.
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ class BatchWriter:
         self._core = core
         self._threads = ThreadPoolExecutor(THREADS, "octavo-store-write")
         self._buffers = ThreadBuffers()
+        self._laying = threading.Lock()
 
     def close(self) -> None:
         self._threads.shutdown()
@@ -65,7 +67,7 @@ class BatchWriter:
         finally:
             # Nothing may be writing to a place that is given back.
             wait([run.written for run in runs])
-            for (number, _), place in zip(batch.new, batch.places, strict=False):
+            for (number, _, _), place in zip(batch.new, batch.places, strict=False):
                 if number not in kept:
                     self._core.extents.release(place)
         return batch.results
@@ -77,10 +79,10 @@ class BatchWriter:
         """On a writing thread: lay the pages out side by side, and write them at once. Raises OSError."""
         num_bytes = space.shape.page_bytes
         buffer = self._buffers.at_least(len(pages) * num_bytes)
-        headers = [
-            lay_page(space, each, buffer.array[position * num_bytes : (position + 1) * num_bytes])
-            for position, each in enumerate(pages)
-        ]
+        parts = [buffer.array[begin : begin + num_bytes] for begin in range(0, len(pages) * num_bytes, num_bytes)]
+        # One thread at a time: several that want the interpreter and the memory by turns are slower than one alone.
+        with self._laying:
+            headers = [lay_page(space, each, part) for each, part in zip(pages, parts, strict=True)]
         place = pages[0].place
         self._core.files.write(place.segment, buffer.view[: len(pages) * num_bytes], place.start)
         return headers
@@ -91,11 +93,13 @@ class BatchWriter:
         placed = [each for run in runs for each in run.pages]
         early = max(len(runs) - THREADS, 0)
         with core.index.atomic() as connection:
-            core.index.insert(connection, number, _headers(runs[:early]), at)
+            for run in runs[:early]:
+                self._insert(connection, number, run, at)
             wait([run.written for run in runs])
             segments = {run.segment for run in runs}
             syncs = {segment: self._threads.submit(core.files.sync, segment) for segment in segments}
-            core.index.insert(connection, number, _headers(runs[early:]), at)
+            for run in runs[early:]:
+                self._insert(connection, number, run, at)
             failed = self._failed(batch, runs, syncs)
             core.index.delete(connection, [each.epoch for each in placed if each.number in failed])
             self._share(connection, batch, [each for each in placed if each.number not in failed])
@@ -104,6 +108,12 @@ class BatchWriter:
             core.write_uses(connection)
             core.write_counters(connection)
         return {each.number for each in placed} - failed
+
+    def _insert(self, connection: sqlite3.Connection, space: int, run: _Run, at: int) -> None:
+        """Add the rows of a run when it is written, if it could be."""
+        if run.written.exception() is None:
+            with self._laying:
+                self._core.index.insert(connection, space, run.written.result(), at)
 
     def _share(self, connection: sqlite3.Connection, batch: Batch, kept: Iterable[Placed]) -> None:
         """Give the pages that were there, and those that are twice in the batch, the owners of their twins, too."""
@@ -129,13 +139,6 @@ class BatchWriter:
                 failed.add(each.number)
                 batch.results[each.number] = reason
         return failed
-
-
-def _headers(runs: Iterable[_Run]) -> Iterator[PageHeader]:
-    """Headers of the pages that were written, as soon as they are."""
-    for run in runs:
-        if run.written.exception() is None:
-            yield from run.written.result()
 
 
 def _neighbours(placed: Iterable[Placed], page_units: int) -> Iterator[list[Placed]]:

@@ -15,9 +15,11 @@ from octavo.storage.pagestore.records import (
     Shape,
     header_length,
     pack_header,
+    pack_numbers,
     parse_header,
     record_checksums,
     record_seed,
+    unpack_numbers,
 )
 
 U32 = st.integers(0, 2**32 - 1)
@@ -39,8 +41,8 @@ def headers(draw: st.DrawFn) -> PageHeader:
         identity=draw(HASH),
         parent=draw(HASH),
         owner=owner,
-        token_ids=tuple(draw(st.lists(U32, min_size=page_size, max_size=page_size))),
-        checksums=tuple(draw(st.lists(U64, min_size=num_layers + 1, max_size=num_layers + 1))),
+        packed_tokens=draw(st.binary(min_size=4 * page_size, max_size=4 * page_size)),
+        packed_checksums=draw(st.binary(min_size=8 * num_layers + 8, max_size=8 * num_layers + 8)),
         shape=Shape(num_layers, draw(st.integers(1, 10**6)), page_size, draw(st.text(st.characters(codec="utf-8")))),
     )
 
@@ -93,14 +95,16 @@ def test_a_checksum_is_of_one_page_one_time_and_one_layer(one: bytes, other: byt
     assert len(checksums) == 4 * len({one, other})
 
 
-def test_a_number_that_does_not_fit_is_an_error_not_another_number() -> None:
-    shape = Shape(1, 64, 1, "{}")
-    header = PageHeader(1, 0, Place(1, 0, 0, 1), 0, "prefill", *[bytes(32)] * 3, "o", (1,), (1, 2), shape)
+@given(st.lists(U32), st.lists(U64))
+def test_numbers_are_packed_as_little_endian(tokens: list[int], checksums: list[int]) -> None:
+    assert pack_numbers("I", tokens) == b"".join(number.to_bytes(4, "little") for number in tokens)
+    assert unpack_numbers("Q", pack_numbers("Q", checksums)) == tuple(checksums)
 
+
+@pytest.mark.parametrize("number", [-1, 2**32])
+def test_a_token_that_does_not_fit_is_an_error_not_another_token(number: int) -> None:
     with pytest.raises(OverflowError):
-        pack_header(replace(header, token_ids=(-1,)))
-    with pytest.raises(OverflowError):
-        pack_header(replace(header, token_ids=(2**32,)))
+        pack_numbers("I", [number])
 
 
 def test_sizes_are_whole_units() -> None:
