@@ -32,7 +32,9 @@ class BoundsTable:
     def resize(self, capacity: int) -> None:
         layers, have, size = self.table.shape
         if capacity > have:
-            grown = torch.empty(layers, max(capacity, 2 * have, 64), size, dtype=torch.uint8, device=self.table.device)
+            with torch.inference_mode(False):  # it is written to outside of steps, too
+                room = max(capacity, 2 * have, 64)
+                grown = torch.empty(layers, room, size, dtype=torch.uint8, device=self.table.device)
             grown[:, :have] = self.table
             self.table = grown
 
