@@ -96,14 +96,14 @@ def check(folder, forgotten, undecided, written):
 def main(folder, kills, seed):
     rng, first, forgotten, undecided, written, pages = random.Random(seed), 0, set(), set(), [], 0
     for kill in range(kills):
-        said = kill_one(folder, first, rng.randrange(6), rng.uniform(0, 0.02))
+        said = kill_one(folder, first, rng.randrange(6), rng.uniform(0, 0.015))
         written += [number for kind, number in said if kind == "w"]
         forgotten |= {number for kind, number in said if kind == "f"}
         undecided |= {number for kind, number in said if kind == "b"}
         if kill % 7 == 6:
             for path in folder.glob("index.db*"):
                 path.unlink()
-        pages = max(pages, check(folder, forgotten, undecided, written[-60:]))
+        pages = max(pages, check(folder, forgotten, undecided, written[-24:]))
         first = written[-1] + 5 if written else 0
     print(json.dumps({"written": len(written), "forgotten": len(forgotten), "most_pages": pages}))
 
