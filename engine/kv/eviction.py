@@ -61,7 +61,7 @@ class TwoFactor:
     def touch(self, keys: Keys, *, selected: bool = True) -> None:
         """These keys were read, at one moment; only with `selected` does it count for their frequency."""
         kinds, known = self._kinds(keys)
-        np.add.at(self._returns, kinds, known)
+        np.add.at(self._returns, kinds[known], 1)
         self._last[keys] = self._now
         self._now += len(keys)
         if selected:
