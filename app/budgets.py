@@ -208,7 +208,7 @@ def _pool_on_cpu(need: _Need, machine: Machine) -> tuple[int, str]:
         return pool, _explicit(need, vram, pool, f"; {counted}")
     left = machine.ram_available - need.weight_bytes - need.workspace - need.buffer
     pool = need.pool_within(int(left * RAM_SHARE))
-    why = f"{counted}"
+    why = counted
     if pool < need.whole:
         why = f"four fifths of the {human_size(max(left, 0))} that are left beside the weights and the workspace"
     start = "vram auto" if vram == "auto" else "vram off: on the CPU"
@@ -257,6 +257,8 @@ def _host(need: _Need, pool: int, machine: Machine) -> tuple[int, str]:
         return 0, f"ram auto: off, because without a GPU the pool is in RAM already{buffer}."
     if isinstance(ram, int):
         size, start, why = ram, f"ram {format_size(ram)}", "for pages that leave the device"
+        if ram > machine.ram_available:
+            why += f"; only {human_size(machine.ram_available)} are available now"
     else:
         size, start = int(machine.ram_available * HOST_SHARE), "ram auto"
         why = f"half of the {human_size(machine.ram_available)} available"

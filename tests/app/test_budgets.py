@@ -81,9 +81,10 @@ def test_on_cuda_auto_takes_no_more_than_the_whole_context() -> None:
 
 
 def test_more_than_is_free_is_taken_at_its_word_and_said() -> None:
-    budgets = resolve(GAMER, "cuda", vram="16GiB", disk="500GiB")
+    budgets = resolve(GAMER, "cuda", vram="16GiB", ram="64GiB", disk="500GiB")
     assert budgets.vram == 16 << 30
     assert budgets.notes[0].endswith("; only 12.0 GB are free on RTX 4070 now.")
+    assert budgets.notes[1].endswith("; only 60.0 GB are available now.")
     assert budgets.notes[2].endswith("; only 429 GB are there for it now.")
 
 
