@@ -139,7 +139,13 @@ class Engine:
             self._finish(sequence, reason)
 
     def forget(self, owner: str) -> int:
-        """Drop the pages that belong to `owner` alone, from every tier; returns the bytes freed on disk."""
+        """Drop the pages that belong to `owner` alone, from every tier; returns the bytes freed on disk.
+
+        Its requests end first.
+        """
+        for sequence in self._scheduler.all():
+            if sequence.owner == owner:
+                self._finish(sequence, "cancelled")
         return self.cache.forget(owner)
 
     def take_problems(self) -> list[str]:

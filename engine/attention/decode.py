@@ -72,9 +72,19 @@ class DecodeAttention:
                     chosen = self._select(layer, q[index : index + 1], row, state)
                     pages, distances = row.far[chosen], row.far_distances[chosen]
                     self._read(layer, q[index : index + 1], pages, distances, state, fresh=False, selected=True)
+                self._foresee(layer + 1, row)
         return kernels.attend_tail(
             q, pool.tails, pool.layout, tails, self._tail_tokens, rope.cos, rope.sin, self._scale, self._state
         )
+
+    def _foresee(self, layer: int, row: DenseRow | SparseRow) -> None:
+        """What the next layer reads first: its pages in order, or probably those it chose for the last token."""
+        if layer == self._pool.num_layers:
+            return
+        if isinstance(row, DenseRow):
+            self._tiers.expect(layer, row.pages[:GROUP_PAGES])
+        elif layer in row.sequence.selected:
+            self._tiers.expect(layer, row.sequence.selected[layer])
 
     def _prepare_together(self) -> None:
         """Tables of all rows at once, for when everything they read is on the device."""
@@ -106,6 +116,8 @@ class DecodeAttention:
             slots = torch.from_numpy(load(layer, pages[group]).astype(np.int32)).to(q.device)[None]
             far = torch.from_numpy(distances[group].astype(np.int32)).to(q.device)[None]
             count = torch.tensor([slots.shape[1]], dtype=torch.int32, device=q.device)
+            if not selected and first + GROUP_PAGES < len(pages):
+                self._tiers.expect(layer, pages[first + GROUP_PAGES : first + 2 * GROUP_PAGES])
             self._attend(q, slots, far, count, state, fresh and first == 0)
 
     def _select(self, layer: int, q: Tensor, row: SparseRow, state: AttentionState) -> Ids:

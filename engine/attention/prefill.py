@@ -105,6 +105,7 @@ class PrefillAttention:
         for first in range(0, len(self._past), GROUP_PAGES):
             group = self._past[first : first + GROUP_PAGES]
             slots = torch.from_numpy(self._tiers.load(layer, group).astype(np.int32)).to(device)
+            self._tiers.expect(layer, self._past[first + GROUP_PAGES : first + 2 * GROUP_PAGES])
             starts = torch.arange(first * page_size, (first + len(group)) * page_size, page_size, device=device)
             yield slots, starts.int(), self._mask_of(first, len(group))
 

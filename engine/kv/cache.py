@@ -189,18 +189,17 @@ class KvCache:
     # All pages
 
     def forget(self, owner: str) -> int:
-        """Drop the pages that only `owner` owns from every tier; returns the bytes freed in the store."""
+        """Drop the pages that only `owner` owns from every tier; returns the bytes freed in the store.
+
+        No sequence of that owner may be open.
+        """
         self.tiers.drain()
         for page in self.table.owned_by(owner):
             record = self.table.record_of(page)
             assert record is not None
             record.owners.discard(owner)
-            if record.owners:
-                continue
-            if self.table.is_cached(page):
+            if not record.owners:
                 self.tiers.discard(page)
-            else:
-                self.table.disown(page)  # a running answer reads it to its end; nobody else finds it
         return self._store.forget(owner) if self._store is not None else 0
 
     def shutdown(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -36,7 +37,7 @@ class PageBytes:
 
 
 class StoreReader:
-    """Two buffers of a batch of pages, and two of one layer of `group` pages, allocated at their first use."""
+    """Two buffers of a batch of pages, and three of one layer of `group` pages, allocated at their first use."""
 
     def __init__(self, space: PageSpace, num_records: int, slot_bytes: int, group: int) -> None:
         self._space = space
@@ -44,9 +45,8 @@ class StoreReader:
         self._slot_bytes = slot_bytes
         self._group = group
         self._pages: Tensor | None = None
-        self._layers: NDArray[np.uint8] | None = None
         self._side = 0
-        self._ahead: tuple[int, list[bytes], int, Future[list[str | None]]] | None = None
+        self._ahead: tuple[int, list[bytes], Future[list[str | None]]] | None = None
 
     def pages(self, wanted: Sequence[Wanted]) -> Iterator[PageBytes]:
         """Every page that is wanted, in order."""
@@ -64,30 +64,54 @@ class StoreReader:
 
     def layer(self, layer: int, stored: Sequence[StoredPage]) -> tuple[Tensor, list[str | None]]:
         """One layer of up to `group` pages: uint8 `[len(stored), slot_bytes]`, valid until the next but one call."""
-        names = [page.identity for page in stored]
-        if self._ahead is None or self._ahead[:2] != (layer, names):
-            self.expect(layer, stored)
-        assert self._ahead is not None
-        assert self._layers is not None
-        _, _, side, future = self._ahead
-        self._ahead = None
-        return torch.from_numpy(self._layers[side, : len(stored)]), future.result()
+        ahead = self._take_ahead(layer)
+        side = self._next_side()
+        buffer = self._layers[side]
+        reads: list[Read] = []
+        problems: list[str | None] = [None] * len(stored)
+        at: list[int] = []
+        for i, page in enumerate(stored):
+            if page.identity in ahead:
+                buffer[i] = ahead[page.identity]
+            else:
+                reads.append((page, layer, 1, buffer[i].data))
+                at.append(i)
+        if reads:
+            for i, problem in zip(at, self._space.submit_read(reads).result(), strict=True):
+                problems[i] = problem
+        return torch.from_numpy(buffer[: len(stored)]), problems
 
     def expect(self, layer: int, stored: Sequence[StoredPage]) -> None:
-        """Start reading what the next call of `layer` will ask for."""
-        if self._ahead is not None:
-            self._ahead[3].result()  # a buffer is not given away while it is written to
-        if self._layers is None:
-            self._layers = np.empty((2, self._group, self._slot_bytes), dtype=np.uint8)
-        self._side = 1 - self._side
-        buffer = self._layers[self._side]
+        """Start reading what the next call of `layer` may ask for; a guess that is wrong costs only the reading."""
+        self._take_ahead(layer)
+        if not stored:
+            return
+        buffer = self._layers[2]
         reads: list[Read] = [(page, layer, 1, buffer[i].data) for i, page in enumerate(stored)]
-        names = [page.identity for page in stored]
-        self._ahead = (layer, names, self._side, self._space.submit_read(reads))
+        self._ahead = (layer, [page.identity for page in stored], self._space.submit_read(reads))
+
+    def _take_ahead(self, layer: int) -> dict[bytes, NDArray[np.uint8]]:
+        """What was read ahead of this layer, by identity; a buffer is not given away while it is written to."""
+        if self._ahead is None:
+            return {}
+        ahead_of, identities, future = self._ahead
+        self._ahead, problems = None, future.result()
+        if ahead_of != layer:
+            return {}
+        rows = zip(identities, self._layers[2], problems, strict=False)
+        return {identity: row for identity, row, problem in rows if problem is None}
+
+    def _next_side(self) -> int:
+        self._side = 1 - self._side
+        return self._side
+
+    @cached_property
+    def _layers(self) -> NDArray[np.uint8]:
+        return np.empty((3, self._group, self._slot_bytes), dtype=np.uint8)
 
     def close(self) -> None:
         if self._ahead is not None:
-            self._ahead[3].result()
+            self._ahead[2].result()
             self._ahead = None
 
     def _start(self, batch: Sequence[Wanted], staging: Tensor) -> tuple[list[Tensor], Future[list[str | None]]]:

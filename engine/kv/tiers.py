@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from octavo.engine.config import GROUP_PAGES
 from octavo.engine.errors import OutOfPagesError
 from octavo.engine.kv.eviction import TwoFactor
 from octavo.engine.kv.far_pages import BoundsTable
@@ -181,6 +182,14 @@ class Tiers:
                     self.device.vacate(slots)
                     raise
         return self.load(layer, pages)
+
+    def expect(self, layer: int, pages: Ids) -> None:
+        """Start reading from the store what the next `load` of a layer will probably ask for."""
+        if self._reader is None:
+            return
+        pages = pages[(self.device.slots[layer, pages] == NOWHERE) & ~self._has_row(pages)][:GROUP_PAGES]
+        records = [self.table.record_of(int(page)) for page in pages]
+        self._reader.expect(layer, [record.stored for record in records if record is not None and record.stored])
 
     # What becomes of pages that are not needed
 

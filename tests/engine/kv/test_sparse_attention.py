@@ -44,9 +44,9 @@ def test_results_do_not_depend_on_how_a_prompt_is_cut(
 ) -> None:
     """Within and past the trained length."""
     runs = [
-        tiered(
-            folder=folders("qwen2"), attention=attention, context=2048, kv_codec="f32", prefill_chunk=chunk
-        ).answer(PROMPT)
+        tiered(folder=folders("qwen2"), attention=attention, context=2048, kv_codec="f32", prefill_chunk=chunk).answer(
+            PROMPT
+        )
         for chunk in (8, 40, 64)
     ]
     for other in runs[1:]:

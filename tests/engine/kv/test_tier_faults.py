@@ -238,19 +238,24 @@ def test_forgetting_an_owner_drops_its_pages_from_every_tier(tiered: Tiered, mem
     assert all("a" not in owners for identity, owners in store.owners.items() if identity in store.kept)
 
 
-def test_forgetting_while_an_answer_runs_keeps_that_answer_right(tiered: Tiered, memory_store: Store) -> None:
+def test_forgetting_ends_the_owners_answers_and_no_others(tiered: Tiered, memory_store: Store) -> None:
     store = memory_store()
-    engine = tiered(device_pages=200, store=store)
-    expected = tiered().answer(PROMPT).tokens
-    tokens = []
-    for event in engine.engine.generate(PROMPT, GREEDY, owner="a"):
-        if not isinstance(event, DoneEvent):
-            tokens.append(event.token_id)
-        if len(tokens) == 3:
-            engine.engine.forget("a")
-    assert tokens == expected
+    engine = tiered(device_pages=5, store=store)
+    requests = {owner: engine.engine.submit(PROMPT[:300], GREEDY, owner=owner) for owner in ("a", "b")}
+    for _ in range(14):
+        engine.engine.step()
+    engine.engine.forget("a")
+    done: dict[int, str] = {}
+    while not engine.engine.is_idle:
+        done |= {
+            event.request_id: event.finish_reason for event in engine.engine.step() if isinstance(event, DoneEvent)
+        }
+    assert done == {requests["a"]: "cancelled", requests["b"]: "length"}
     engine.settle()
-    assert engine.answer(PROMPT).metrics.reused_tokens == 0
+    assert engine.answer(PROMPT[:300], owner="b").metrics.reused_tokens == 296
+    engine.engine.forget("b")
+    engine.settle()
+    assert engine.answer(PROMPT[:300]).metrics.reused_tokens == 0
 
 
 def test_memory_that_is_suddenly_gone_makes_smaller_steps(tiered: Tiered) -> None:
