@@ -14,6 +14,7 @@ import click
 
 from octavo.app.cli.bench_concurrent import concurrent
 from octavo.app.cli.bench_eviction import eviction
+from octavo.app.cli.bench_needle import needle
 from octavo.app.cli.bench_reopen import reopen
 from octavo.app.cli.bench_startup import startup
 from octavo.app.cli.bench_store import store
@@ -29,6 +30,7 @@ def command() -> None:
 
 command.add_command(concurrent)
 command.add_command(eviction)
+command.add_command(needle)
 command.add_command(reopen)
 command.add_command(startup)
 command.add_command(store)

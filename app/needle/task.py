@@ -1,0 +1,31 @@
+"""What a task asks, and what it makes of a seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from octavo.app.needle.scoring import IsValue
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question about a text, and what counts as its answer.
+
+    `opening` is how the answer begins, given to the model as in RULER, so that it goes on with the value. `depth` is
+    where the needle lies, None where there is no such place.
+    """
+
+    text: str
+    opening: str
+    expected: tuple[str, ...]
+    is_value: IsValue
+    answer_tokens: int
+    depth: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The ids that all `questions` have before them, and the questions."""
+
+    ids: list[int]
+    questions: list[Question]

@@ -1,0 +1,93 @@
+"""Names to hide and words to count: short lists and the vocabulary of the bundled play."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from itertools import chain, product
+from random import Random
+from string import ascii_lowercase, ascii_uppercase
+from typing import Any, Literal
+
+_SHORTEST_WORD = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A sentence with a number: how it begins up to there, how it ends, and the question that it answers."""
+
+    beginning: str
+    ending: str
+    question: str
+
+
+def word_list(name: Literal["cities", "adjectives", "nouns"]) -> tuple[str, ...]:
+    """Distinct names to make keys of: 120 cities, 50 adjectives, 60 nouns."""
+    return tuple(_words()[name])
+
+
+def facts(random: Random, count: int) -> list[Fact]:
+    """Facts about distinct cities, at most 120; each is of another kind, until all 20 kinds are used up."""
+    kinds = _words()["facts"]
+    order = [kind for _ in range(0, count, len(kinds)) for kind in random.sample(kinds, len(kinds))]
+    cities = random.sample(word_list("cities"), count)
+    return [Fact(*(part.format(city) for part in kind)) for kind, city in zip(order[:count], cities, strict=True)]
+
+
+@cache
+def play_lines() -> tuple[str, ...]:
+    """The bundled play, one speech or stage direction each."""
+    text = files("octavo.assets").joinpath("merry_wives.txt").read_text(encoding="utf-8")
+    return tuple(line for line in text.splitlines() if line and not line.startswith("#"))
+
+
+def keys(random: Random, count: int) -> list[str]:
+    """Distinct pairs such as "brave-anchor"; at most 3,050 of them."""
+    pairs = list(product(word_list("adjectives"), word_list("nouns")))
+    return [f"{first}-{second}" for first, second in random.sample(pairs, count)]
+
+
+def numbers(random: Random, count: int, digits: int) -> list[str]:
+    """Distinct numbers of that many digits, none with a leading zero."""
+    return [str(number) for number in random.sample(range(10 ** (digits - 1), 10**digits), count)]
+
+
+def variable_names(random: Random, count: int) -> list[str]:
+    """Distinct names of five capital letters."""
+    return _codes(random, count, ascii_uppercase, 5)
+
+
+def coded_words(random: Random, count: int) -> list[str]:
+    """Distinct words of six letters that mean nothing."""
+    return _codes(random, count, ascii_lowercase, 6)
+
+
+def countable_words(random: Random) -> Iterator[str]:
+    """Distinct English words in random order; compounds of two nouns once the play has no more of them."""
+    plain = sorted({word for line in play_lines() for word in re.findall(r"(?<![\w'])[a-z]+(?![\w'])", line)})
+    words = [word for word in plain if len(word) >= _SHORTEST_WORD]
+    random.shuffle(words)
+    compounds = [first + second for first, second in product(word_list("nouns"), repeat=2)]
+    random.shuffle(compounds)
+    more = (first + second for first, second in product(word_list("adjectives"), words))
+    told: set[str] = set()
+    for word in chain(words, compounds, more):
+        if word not in told:
+            told.add(word)
+            yield word
+
+
+@cache
+def _words() -> dict[str, Any]:
+    return tomllib.loads(files("octavo.assets").joinpath("needle_words.toml").read_text(encoding="utf-8"))
+
+
+def _codes(random: Random, count: int, letters: str, length: int) -> list[str]:
+    codes: dict[str, None] = {}  # a set's order is not the same in every process
+    while len(codes) < count:
+        codes["".join(random.choices(letters, k=length))] = None
+    return list(codes)
