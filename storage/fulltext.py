@@ -8,6 +8,7 @@ anywhere, side by side.
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 MATCH_START, MATCH_END = "\x02", "\x03"
 
@@ -59,7 +60,7 @@ def any_word_expression(text: str) -> str:
     for word in indexed(text).replace('"', " ").split():
         parts = [part for part in word.split(_SEPARATOR) if any(map(str.isalnum, part))]
         if len(parts) > 1:
-            terms |= dict.fromkeys(f'"{a} {b}"' for a, b in zip(parts, parts[1:], strict=False))
+            terms |= dict.fromkeys(f'"{a} {b}"' for a, b in pairwise(parts))
         elif parts:
             terms['"' + parts[0] + '"'] = None
     return " OR ".join(terms)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from octavo.storage.database import Database
 
 _FROM = "FROM memories JOIN beliefs ON beliefs.memory_id = memories.id AND beliefs.recorded_to IS NULL"
-_SELECT = f"SELECT {MEMORY_COLUMNS} {_FROM}"  # noqa: S608
+_SELECT = f"SELECT {MEMORY_COLUMNS} {_FROM}"
 _VALID = "(valid_from IS NULL OR valid_from <= ?) AND (valid_to IS NULL OR valid_to > ?)"
 _SHORTEST_PREFIX = 4
 _CONFLICT = "id, old_id, new_id, verdict, reason, checked_by, created, state"
@@ -108,7 +108,8 @@ class Memories:
         with self.database.reading() as connection:
             rows = connection.execute(
                 f"SELECT {MEMORY_COLUMNS} FROM memories JOIN beliefs ON beliefs.memory_id = memories.id "  # noqa: S608
-                f"WHERE recorded_from <= ? AND (recorded_to IS NULL OR recorded_to > ?) AND {_VALID} ORDER BY memories.seq",
+                f"WHERE recorded_from <= ? AND (recorded_to IS NULL OR recorded_to > ?) AND {_VALID} "
+                "ORDER BY memories.seq",
                 [recorded, recorded, day, day],
             ).fetchall()
         return [_memory(row) for row in rows]
@@ -149,7 +150,8 @@ class Memories:
         now = moment()
         with self.database.atomic() as connection:
             row = connection.execute(
-                "UPDATE beliefs SET recorded_to = ? WHERE memory_id = ? AND recorded_to IS NULL RETURNING valid_from, valid_to",
+                "UPDATE beliefs SET recorded_to = ? WHERE memory_id = ? AND recorded_to IS NULL "
+                "RETURNING valid_from, valid_to",
                 [now, memory_id],
             ).fetchone()
             if row is None and not connection.execute("SELECT 1 FROM memories WHERE id = ?", [memory_id]).fetchone():
@@ -186,16 +188,16 @@ class Memories:
             ).fetchall()
         return [Evidence(*row) for row in rows]
 
-    def add_conflict(self, old_id: str, new_id: str, verdict: str, reason: str, checked_by: str) -> Conflict:
+    def add_conflict(self, old: str, new: str, verdict: str, reason: str, checked_by: str) -> Conflict:
         """Record that two memories do not go together; the one that is there already, if there is."""
         with self.database.atomic() as connection:
             connection.execute(
                 f"INSERT OR IGNORE INTO memory_conflicts ({_CONFLICT}) VALUES (?, ?, ?, ?, ?, ?, ?, 'open')",  # noqa: S608
-                [new_id(), old_id, new_id, verdict, reason, checked_by, moment()],
+                [new_id(), old, new, verdict, reason, checked_by, moment()],
             )
             row = connection.execute(
                 f"SELECT {_CONFLICT} FROM memory_conflicts WHERE old_id = ? AND new_id = ?",  # noqa: S608
-                [old_id, new_id],
+                [old, new],
             ).fetchone()
         return Conflict(*row)
 

@@ -131,4 +131,6 @@ class CorrectionLog:
 
 
 def _correction(row: Sequence[Any]) -> Correction:
-    return Correction(*row[:-1], json.loads(row[-1]))
+    values = list(row)
+    values[-1] = json.loads(values[-1])
+    return Correction(*values)

@@ -1,0 +1,299 @@
+"""`octavo memory`: what is remembered about you; add, check, correct, undo, forget."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from octavo.app.cli.output import echo_json
+from octavo.app.cli.stored import SHORT_ID
+from octavo.app.errors import AppError
+
+if TYPE_CHECKING:
+    from octavo.app.memory.check import Check
+    from octavo.app.memory.keeper import Keeper, Outcome
+    from octavo.storage.memory_records import Conflict, Correction, Memory
+
+_ID = "ID is a memory's id, or the beginning of one (4 characters or more)."
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+_NLI = click.option(
+    "--nli", metavar="FOLDER", help="A folder with a natural-language-inference model; `off` for rules only."
+)
+
+
+@click.group(epilog=_ID)
+def command() -> None:
+    """See and correct what Octavo remembers about you."""
+
+
+@command.command(name="list")
+@click.argument("words", nargs=-1)
+@click.option("--all", "show_all", is_flag=True, help="Also what no longer holds.")
+@_JSON
+def list_memories(words: tuple[str, ...], show_all: bool, as_json: bool) -> None:
+    """List what is remembered, the newest first; with WORDS, what they find."""
+    from octavo.app.memory.recall import strength, today
+    from octavo.storage.database import DatabaseMissingError
+
+    day = None if show_all else today().isoformat()
+    found: list[Memory] = []
+    documents = []
+    with contextlib.suppress(DatabaseMissingError), _keeper(write=False, nli="off") as keeper:
+        memories = keeper.memories
+        found = [m for m, _ in memories.search(" ".join(words), day, 50)] if words else memories.list(day=day)
+        documents = [
+            _memory_document(m)
+            | {"decay": strength(m, today()), "evidence": [asdict(e) for e in memories.evidence(m.id)]}
+            for m in found
+        ]
+    if as_json:
+        echo_json(documents)
+        return
+    if not found:
+        click.echo("Nothing is remembered that these words find." if words else "Nothing is remembered yet.")
+        return
+    click.echo(f"{'ID':<{SHORT_ID}}  {'SAID':<10}  {'HOLDS':<23}  {'DECAY':>5}  MEMORY")
+    for memory, document in zip(found, documents, strict=True):
+        holds = f"{memory.valid_from or '…'} to {memory.valid_to or '…'}"
+        mark = "* " if memory.pinned else ""
+        click.echo(
+            f"{memory.id[:SHORT_ID]}  {memory.said[:10]}  {holds:<23}  {document['decay']:>5.2f}  {mark}{memory.text}"
+        )
+
+
+@command.command(name="add")
+@click.argument("text")
+@_NLI
+@_JSON
+def add_memory(text: str, nli: str | None, as_json: bool) -> None:
+    """Remember TEXT, after checking it against what is remembered."""
+    with _keeper(write=True, nli=nli) as keeper:
+        outcomes = keeper.add(text)
+        documents = [_outcome_document(outcome) for outcome in outcomes]
+    _print_verdicts(documents, as_json=as_json)
+
+
+@command.command()
+@click.argument("text")
+@_NLI
+@_JSON
+def check(text: str, nli: str | None, as_json: bool) -> None:
+    """Say how TEXT goes with what is remembered, without remembering it."""
+    from octavo.storage.database import DatabaseMissingError
+
+    try:
+        with _keeper(write=False, nli=nli) as keeper:
+            documents = [_check_document(found) for found in keeper.check(text)]
+    except DatabaseMissingError:
+        with _keeper(write=True, nli=nli) as keeper:
+            documents = [_check_document(found) for found in keeper.check(text)]
+    _print_verdicts(documents, as_json=as_json)
+
+
+@command.command(epilog=_ID)
+@click.argument("given", nargs=-1, required=True, metavar="ID...")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@_JSON
+def forget(given: tuple[str, ...], yes: bool, as_json: bool) -> None:
+    """Delete memories for good; what they said is not picked up again."""
+    with _keeper(write=True, nli="off") as keeper:
+        found = {memory.id: memory for memory in (keeper.memories.resolve(item) for item in given)}
+        for memory in found.values():
+            if not yes:
+                click.confirm(f"Forget “{memory.text}”?", abort=True, err=True)
+            keeper.forget(memory.id)
+            if not as_json:
+                click.echo(f"Forgot “{memory.text}”.")
+    if as_json:
+        echo_json({"forgotten": list(found)})
+
+
+@command.command()
+@click.option("--limit", type=click.IntRange(1), default=30, show_default=True, help="Show at most this many lines.")
+@_JSON
+def log(limit: int, as_json: bool) -> None:
+    """Show what replaced what, when, why, and on which evidence, the newest first."""
+    from octavo.storage.database import DatabaseMissingError
+
+    lines: list[Correction] = []
+    with contextlib.suppress(DatabaseMissingError), _keeper(write=False, nli="off") as keeper:
+        lines = keeper.log.list(limit)
+    if as_json:
+        echo_json([_line_document(line) for line in lines])
+        return
+    if not lines:
+        click.echo("Nothing has been remembered or corrected yet.")
+    for line in lines:
+        undone = " (undone)" if line.undone else ""
+        click.echo(f"{line.seq:>5}  {line.at[:16].replace('T', ' ')}  {line.kind:<13}  {line.reason}{undone}")
+        if line.evidence:
+            click.echo(f"       “{line.evidence}”")
+
+
+@command.command()
+@click.argument("line", type=int, required=False)
+@_JSON
+def undo(line: int | None, as_json: bool) -> None:
+    """Undo the newest line of the log, or LINE."""
+    with _keeper(write=True, nli="off") as keeper:
+        undone = keeper.undo(line)
+    if as_json:
+        echo_json(_line_document(undone))
+    else:
+        click.echo(f"Undid line {undone.seq} ({undone.kind}): {undone.reason}")
+
+
+@command.command()
+@click.option("--all", "show_all", is_flag=True, help="Also those that were decided.")
+@_JSON
+def conflicts(show_all: bool, as_json: bool) -> None:
+    """List the conflicts that wait for your decision."""
+    from octavo.storage.database import DatabaseMissingError
+
+    documents: list[dict[str, Any]] = []
+    with contextlib.suppress(DatabaseMissingError), _keeper(write=False, nli="off") as keeper:
+        documents = [_conflict_document(keeper, found) for found in keeper.memories.conflicts(only_open=not show_all)]
+    if as_json:
+        echo_json(documents)
+        return
+    if not documents:
+        click.echo("No conflict waits for a decision.")
+    for document in documents:
+        click.echo(f"{document['id']}  {document['verdict']}, {document['state']}: {document['reason']}")
+        click.echo(f"    old  {document['old']['text']}\n    new  {document['new']['text']}")
+
+
+@command.command()
+@click.argument("conflict", metavar="CONFLICT")
+@click.argument("keep", type=click.Choice(["old", "new", "both"]))
+@_JSON
+def resolve(conflict: str, keep: str, as_json: bool) -> None:
+    """Decide a conflict: keep the old memory, the new one, or both."""
+    with _keeper(write=True, nli="off") as keeper:
+        line = keeper.resolve(conflict, keep)
+    if as_json:
+        echo_json(_line_document(line))
+    else:
+        click.echo(line.reason)
+
+
+@command.command()
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write to FILE.")
+@click.option("--json", "as_json", is_flag=True, hidden=True, help="The export is JSON anyway.")
+def export(output: Path | None, as_json: bool) -> None:
+    """Write every memory, its evidence and its conflicts as JSON."""
+    from octavo.app.memory.transfer import exported
+
+    with _keeper(write=False, nli="off") as keeper:
+        document = exported(keeper.memories)
+    if output is None:
+        echo_json(document)
+        return
+    try:
+        output.write_text(json.dumps(document, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise AppError(f"{output} could not be written: {error.strerror or error}.") from error
+    click.echo(f"Wrote {len(document['memories'])} memories to {output}.", err=True)
+
+
+@command.command(name="import")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@_JSON
+def import_memories(file: Path, as_json: bool) -> None:
+    """Add the memories of an export; nothing that is there is replaced."""
+    from octavo.app.memory.transfer import read_export, take_in
+
+    document = read_export(file)
+    with _keeper(write=True, nli="off") as keeper:
+        result = take_in(keeper, document)
+    if as_json:
+        echo_json(asdict(result))
+    else:
+        click.echo(
+            f"Added {result.added} memories; {result.known} were known, {result.forgotten} had been forgotten "
+            "and stay so."
+        )
+
+
+@contextlib.contextmanager
+def _keeper(*, write: bool, nli: str | None) -> Iterator[Keeper]:
+    """The memory of this user, with the NLI model where there is one and it is wanted."""
+    from octavo.app.memory.keeper import Keeper
+    from octavo.app.memory.models import find_judge
+    from octavo.storage.database import open_database
+    from octavo.storage.paths import Paths
+
+    paths = Paths.from_environment()
+    with open_database(paths.database_file, write=write) as database:
+        yield Keeper(database, judge=find_judge(nli, paths, database))
+
+
+def _print_verdicts(documents: list[dict[str, Any]], *, as_json: bool) -> None:
+    """One document for what was said: the gravest claim's, with the others under "claims"."""
+    from octavo.app.memory.verdicts import GRAVITY
+
+    first = min(documents, key=lambda document: GRAVITY.index(document["verdict"]))
+    if as_json:
+        echo_json(first | {"claims": documents})
+        return
+    for document in documents:
+        click.echo(f"{document['verdict']}: {document['reason']}")
+        for conflict in document["conflicts"]:
+            click.echo(f"    {conflict['verdict']} with “{conflict['text']}” ({conflict['memory'][:SHORT_ID]})")
+        if document["confirm"]:
+            click.echo("    It is about health or safety: please check it; `octavo memory undo` takes it back.")
+        unread = document["num_unread"]
+        tail = f"; {unread} pairs were left unread, for there is no model" if unread else ""
+        click.echo(f"    checked by {document['checked_by']}{tail}")
+
+
+def _check_document(check: Check) -> dict[str, Any]:
+    conflicts = check.with_verdict("tension", "contradiction", "update")
+    same = check.with_verdict("duplicate")
+    return {
+        "verdict": check.verdict,
+        "reason": check.finding.reason,
+        "memory": same[0].memory.id if same else None,
+        "conflicts": [
+            {
+                "memory": met.memory.id,
+                "text": met.memory.text,
+                "verdict": met.finding.verdict,
+                "reason": met.finding.reason,
+                "checked_by": met.checked_by,
+            }
+            for met in conflicts
+        ],
+        "checked_by": check.checked_by,
+        "confirm": check.finding.confirm,
+        "num_unread": check.num_unread,
+        "claim": check.claim.document(),
+    }
+
+
+def _outcome_document(outcome: Outcome) -> dict[str, Any]:
+    document = _check_document(outcome.check)
+    if outcome.memory is not None:
+        document["memory"] = outcome.memory.id
+    return document | {"log": None if outcome.correction is None else outcome.correction.seq}
+
+
+def _memory_document(memory: Memory) -> dict[str, Any]:
+    return asdict(memory) | {"claim": dict(memory.claim)}
+
+
+def _line_document(line: Correction) -> dict[str, Any]:
+    return asdict(line) | {"changes": [dict(change) for change in line.changes]}
+
+
+def _conflict_document(keeper: Keeper, conflict: Conflict) -> dict[str, Any]:
+    return asdict(conflict) | {
+        "old": _memory_document(keeper.memories.get(conflict.old_id)),
+        "new": _memory_document(keeper.memories.get(conflict.new_id)),
+    }

@@ -1,0 +1,86 @@
+"""From a message to its sentences and clauses, each with where it stands in the message."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from itertools import pairwise
+
+_HAN = re.compile("[\u3400-\u9fff]")
+_LETTER = re.compile(r"[^\W\d_]")
+_SENTENCE = re.compile(r"[^.!?;。！？；\n]+(?:[.](?=\w)[^.!?;。！？；\n]+)*[.!?;。！？；]*")
+_ABBREVIATION = re.compile(r"\b(Dr|Mr|Mrs|Ms|Prof|St|e\.g|i\.e|approx|No)\.", re.IGNORECASE)
+_PERSON = r"(?:i|i'm|i've|i'd|i'll|my|we|our|he|she|they|it|the user|her|his)"
+_CLAUSE = re.compile(
+    rf"\s*[,:—–-]*\s+\b(?:but|however|although|though|whereas|while|and|because|so|yet|plus)\s+(?=(?:then |now |"
+    rf"also |still |sadly |luckily )?{_PERSON}\b)"
+    rf"|,\s+(?=(?:then |now |also |so |which )?(?:i|i'm|i've|my|the user)\b(?! (?:think|guess|believe|suppose)\b))"
+    r"|\s+—\s+|\s+–\s+"
+    r"|，(?=但|可是|不过|而且|所以|现在|还|也|我|用户)|(?:，|,)?(?:但是|可是|不过|而且|所以|并且|但)",
+    re.IGNORECASE,
+)
+_CONDITION = re.compile(r"^\s*(?:if|when|whenever|unless|suppose|imagine|after|before|while|since)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a message: `text[start:end]` of it, without the space around."""
+
+    text: str
+    start: int
+    end: int
+
+
+def plain(text: str) -> str:
+    """Text with one form for quotes, spaces and full-width letters, of unchanged length."""
+    table = {"’": "'", "‘": "'", "\u00a0": " ", "“": '"', "”": '"', "\t": " "}
+    return "".join(
+        table.get(c, n if len(n := unicodedata.normalize("NFKC", c)) == 1 and not _is_punctuation(c) else c)
+        for c in text
+    )
+
+
+def _is_punctuation(character: str) -> bool:
+    return unicodedata.category(character).startswith("P")
+
+
+def language_of(text: str) -> str:
+    """ "zh" where Han characters carry the text, "en" for Latin letters, otherwise ""."""
+    han = len(_HAN.findall(text))
+    letters = len(_LETTER.findall(text))
+    if letters == 0:
+        return ""
+    if han and han * 3 >= letters - han:
+        return "zh"
+    return "en" if sum(c.isascii() for c in text if c.isalpha()) * 2 > letters else ""
+
+
+def sentences(text: str) -> list[Piece]:
+    """The sentences of a message, in order."""
+    hidden = _ABBREVIATION.sub(lambda match: match[0][:-1] + "\x00", text)
+    found = []
+    for match in _SENTENCE.finditer(hidden):
+        piece = _piece(text, *match.span())
+        if any(c.isalnum() for c in piece.text):
+            found.append(piece)
+    return found
+
+
+def clauses(sentence: Piece, text: str) -> list[Piece]:
+    """The clauses of a sentence that say something of their own; a condition stays with what depends on it."""
+    if _CONDITION.match(sentence.text):
+        return [sentence]
+    cuts = [(sentence.start, sentence.start)]
+    cuts += [(sentence.start + m.start(), sentence.start + m.end()) for m in _CLAUSE.finditer(sentence.text)]
+    cuts.append((sentence.end, sentence.end))
+    pieces = [_piece(text, left[1], right[0]) for left, right in pairwise(cuts)]
+    return [piece for piece in pieces if any(c.isalnum() for c in piece.text)]
+
+
+def _piece(text: str, start: int, end: int) -> Piece:
+    while start < end and text[start].isspace():
+        start += 1
+    while end > start and text[end - 1].isspace():
+        end -= 1
+    return Piece(text[start:end], start, end)

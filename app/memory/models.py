@@ -1,0 +1,75 @@
+"""The NLI model of the memory: which one is used, and its verdicts kept so that no pair is read twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from octavo.app.errors import AppError
+from octavo.app.memory.check import THRESHOLD, Scores
+
+if TYPE_CHECKING:
+    from octavo.app.memory.check import Judge
+    from octavo.engine.nli import CrossEncoder
+    from octavo.storage.database import Database
+    from octavo.storage.paths import Paths
+
+FOLDER = "nli"  # below the models; what is fetched is put there, and used from then on
+OFF = "off"
+
+
+def find_judge(given: str | None, paths: Paths, database: Database) -> Judge | None:
+    """The model in the folder `given`, or the one that was fetched; None for "off", or where there is none.
+
+    Raises AppError if the folder is not there, and ModelFileError if it holds no model that can be used.
+    """
+    if given == OFF:
+        return None
+    folder = Path(given).expanduser() if given is not None else paths.models_dir / FOLDER
+    if not folder.is_dir():
+        if given is None:
+            return None
+        raise AppError(f"There is no folder {folder}; --nli takes a folder with config.json and model.safetensors.")
+    return FolderJudge(folder, database)
+
+
+class FolderJudge:
+    """A cross-encoder in a folder, loaded when the first pair is read. Verdicts are kept in the database."""
+
+    def __init__(self, folder: Path, database: Database) -> None:
+        self._folder = folder
+        self._database = database
+        self._encoder: CrossEncoder | None = None
+
+    @property
+    def name(self) -> str:
+        return self._folder.name
+
+    @property
+    def threshold(self) -> float:
+        return THRESHOLD
+
+    def scores(self, pairs: Sequence[tuple[str, str]]) -> list[Scores]:
+        """Scores of (old, new) pairs, each read in both directions. Raises ModelFileError if the model is refused."""
+        from octavo.app.memory.pair_cache import PairCache
+
+        encoder = self._open()
+        cache = PairCache(self._database, encoder.fingerprint, encoder.template)
+        known = {pair: cache.get(*pair) for pair in dict.fromkeys(pairs)}
+        missing = [pair for pair, score in known.items() if score is None]
+        if missing:
+            read = encoder.read([*missing, *((new, old) for old, new in missing)])
+            for i, pair in enumerate(missing):
+                there, back = read[i], read[i + len(missing)]
+                found = Scores(max(there.contradiction, back.contradiction), min(there.entailment, back.entailment))
+                known[pair] = found
+                cache.put(*pair, found)
+        return [score for pair in pairs if (score := known[pair]) is not None]
+
+    def _open(self) -> CrossEncoder:
+        from octavo.engine.nli import open_cross_encoder
+
+        if self._encoder is None:
+            self._encoder = open_cross_encoder(self._folder)
+        return self._encoder

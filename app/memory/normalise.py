@@ -1,0 +1,71 @@
+"""From what a person wrote to claims that can be compared. What is not known stays unknown."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from datetime import date
+
+from octavo.app.memory import chinese, english
+from octavo.app.memory.claims import UNKNOWN, Claim
+from octavo.app.memory.clauses import Piece, clauses, language_of, plain, sentences
+
+_REPORTED = re.compile(
+    r"\b(?:i (?:read|heard) that|according to|(?:says?|said|claims?|thinks?|told me) (?:that )?(?:i|the user)\b)",
+    re.IGNORECASE,
+)
+_QUESTION = re.compile(
+    r"^(?:do|does|did|am|is|are|was|were|can|could|should|would|will|have|has|what|which|who|where|when|why|how)\s+(?:i|you|we|it|the|my|there|"
+    r"this|that|he|she|they|user|would|do|can|is|are|should|many|much|long|to|about)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A clause of a message and what it says: `quote` is message[start:end]."""
+
+    quote: str
+    start: int
+    end: int
+    language: str
+    claims: tuple[Claim, ...]
+
+
+def statements(text: str, said: date) -> list[Statement]:
+    """Every clause of a message, in order, with its claims. `said` is the day of the message."""
+    found: list[Statement] = []
+    even = plain(text)
+    for sentence in sentences(even):
+        previous = UNKNOWN
+        language = language_of(sentence.text)
+        for clause in clauses(sentence, even):
+            claims = _read(clause, language, said, previous)
+            if claims and claims[0].subject:
+                previous = claims[0].subject
+            if _is_question(sentence.text, language):
+                claims = [replace(claim, modality="question") for claim in claims]
+            elif language == "en" and _REPORTED.search(clause.text):
+                claims = [replace(claim, modality="reported") for claim in claims]
+            quote = text[clause.start : clause.end]
+            found.append(Statement(quote, clause.start, clause.end, language, tuple(claims)))
+    return found
+
+
+def claims_of(text: str, said: date) -> list[Claim]:
+    """The claims of a short text, those that are only implied among them."""
+    return [claim for statement in statements(text, said) for claim in statement.claims]
+
+
+def _read(clause: Piece, language: str, said: date, previous: str) -> list[Claim]:
+    if language == "zh":
+        return chinese.read(clause.text, said, previous)
+    if language == "en":
+        return english.read(clause.text, said, previous)
+    return [Claim(UNKNOWN, "", " ".join(clause.text.casefold().split()))]
+
+
+def _is_question(text: str, language: str) -> bool:
+    if text.rstrip().endswith(("?", "？")):
+        return True
+    return chinese.is_question(text) if language == "zh" else _QUESTION.match(text) is not None

@@ -1,0 +1,175 @@
+"""What is kept of history that left the window: one immutable block a range of messages, drawn from the messages alone.
+
+A line is a sentence of the person or of an answer, shortened, under what it is: a goal, a constraint, an open
+decision, an event, a fact. A block is never made from another block. Each line names its messages, and every number,
+date and name in it must stand in them, or it is dropped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from octavo.app.memory.clauses import Piece, language_of, plain, sentences
+from octavo.app.memory.extract import own_text, worth_keeping
+from octavo.app.memory.normalise import statements
+from octavo.app.memory.recall import without_fences
+
+if TYPE_CHECKING:
+    from octavo.storage.records import StoredMessage
+
+Kind: TypeAlias = Literal["goal", "constraint", "decision", "open", "event", "fact"]
+
+_PATTERNS: tuple[tuple[Kind, str], ...] = (
+    (
+        "constraint",
+        r"\b(?:must(?: not)?|mustn't|can(?:no|')t|should(?: not|n't)?|have to|has to|need(?:s)? to|at most|at least|"
+        r"no more than|"
+        r"only|never|budget|deadline|limit|without|allergic|avoid)\b|必须|不能|不可以|最多|至少|只能|预算|截止|过敏|"
+        r"不要",
+    ),
+    (
+        "decision",
+        r"\b(?:decided|agreed|we(?:'ll| will)|let's (?:go with|use|take)|i(?:'ll| will)|going with|chose|settled on|"
+        r"instead of)\b"
+        r"|决定|就用|选了|改成|同意",
+    ),
+    (
+        "open",
+        r"\b(?:not sure|undecided|still (?:need|have) to decide|whether|which (?:one|of)|tbd)\b|还没决定|不确定|要不要",
+    ),
+    (
+        "goal",
+        r"\b(?:want(?:s)? to|would like|plan(?:ning)? to|goal|aim|trying to|hope to|need (?:a|an|help)|looking for|"
+        r"working on)\b"
+        r"|想要?|打算|计划|目标|希望",
+    ),
+    (
+        "event",
+        r"\b(?:yesterday|today|tomorrow|last (?:week|month|year)|next (?:week|month|year)|in (?:19|20)\d\d|on "
+        r"\w+day|ago)\b"
+        r"|昨天|今天|明天|上周|下周|去年|明年",
+    ),
+)
+_KINDS = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _PATTERNS)
+_ORDER: tuple[Kind, ...] = ("constraint", "goal", "decision", "open", "event", "fact")
+_TITLES = {
+    "constraint": "Constraints", "goal": "Goals", "decision": "Decisions", "open": "Open", "event": "Events",
+    "fact": "Facts",
+}  # fmt: skip
+_NUMBER = re.compile(r"\d[\d.,:/-]*\d|\d")
+_NAME = re.compile(r"\b[A-Z][\w-]+\b")
+_FILLER = re.compile(
+    r"^(?:(?:well|ok|okay|so|and|but|also|please|thanks|thank you|hi|hello|great|sure|yes|no|by the way|actually|i "
+    r"think|"
+    r"i guess|just to be clear|as i said)[,:!]?\s+)+",
+    re.IGNORECASE,
+)
+_LONGEST = 240  # characters of a line
+_ANSWER_KINDS = frozenset(("decision",))
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a block, and the ids of the messages it is from."""
+
+    kind: Kind
+    text: str
+    message_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What a range of messages comes to; `first_id` to `last_id`, both included."""
+
+    first_id: str
+    last_id: str
+    lines: tuple[Line, ...]
+
+
+def summarise(messages: Sequence[StoredMessage]) -> Block:
+    """The block of a range of messages, drawn from them alone. A range that says nothing has a block without lines."""
+    lines: dict[tuple[Kind, str], list[str]] = {}
+    for message in messages:
+        for kind, text in _lines(message):
+            lines.setdefault((kind, text), []).append(message.id)
+    sources = {message.id: message.text for message in messages}
+    kept = [Line(kind, text, tuple(dict.fromkeys(ids))) for (kind, text), ids in lines.items()]
+    kept = [line for line in kept if is_supported(line, sources)]
+    kept.sort(key=lambda line: _ORDER.index(line.kind))
+    return Block(messages[0].id, messages[-1].id, tuple(kept))
+
+
+def is_supported(line: Line, sources: dict[str, str]) -> bool:
+    """True if every number, date and name of a line stands in the messages it names, of which some are there."""
+    text = "\n".join(sources.get(message_id, "") for message_id in line.message_ids)
+    if not text.strip():
+        return False
+    known = set(_NUMBER.findall(plain(text)))
+    names = {name.casefold() for name in re.findall(r"\w[\w-]*", text)}
+    return all(number in known for number in _NUMBER.findall(line.text)) and all(
+        name.casefold() in names for name in _NAME.findall(line.text)
+    )
+
+
+def render(blocks: Sequence[Block], budget: int, count_tokens: Callable[[str], int]) -> str:
+    """The blocks as text for the prompt, in at most `budget` tokens: the newest blocks first to be kept whole, then
+    the gravest kinds of older ones. Empty if there is nothing to say."""
+    kept: list[tuple[int, Line]] = []
+    spent = count_tokens("Earlier in this conversation:\n")
+    ranked = sorted(
+        ((place, line) for place, block in enumerate(blocks) for line in block.lines),
+        key=lambda item: (_ORDER.index(item[1].kind) - (2 if item[0] == len(blocks) - 1 else 0), -item[0]),
+    )
+    for place, line in ranked:
+        cost = count_tokens(f"- {_TITLES[line.kind]}: {line.text}\n")
+        if spent + cost <= budget:
+            kept.append((place, line))
+            spent += cost
+    kept.sort(key=lambda item: (_ORDER.index(item[1].kind), item[0]))
+    if not kept:
+        return ""
+    text, last = ["Earlier in this conversation:"], ""
+    for _, line in kept:
+        title = _TITLES[line.kind]
+        if title != last:
+            text.append(f"{title}:")
+        last = title
+        text.append(f"- {line.text}")
+    return "\n".join(text)
+
+
+def _lines(message: StoredMessage) -> list[tuple[Kind, str]]:
+    text = without_fences(message.text)
+    even = plain(own_text(text))
+    found: list[tuple[Kind, str]] = []
+    for sentence in sentences(even):
+        kind = _kind(sentence, message)
+        if kind is not None:
+            found.append((kind, _shortened(sentence.text)))
+    return found
+
+
+def _kind(sentence: Piece, message: StoredMessage) -> Kind | None:
+    text = sentence.text
+    if len(text) < 8 or len(text) > 4 * _LONGEST:
+        return None
+    for kind, pattern in _KINDS:
+        if pattern.search(text):
+            return kind if message.role == "user" or kind in _ANSWER_KINDS else None
+    if message.role == "user" and language_of(text) in ("en", "zh"):
+        said = datetime.fromisoformat(message.created).date()
+        if any(worth_keeping(claim) for statement in statements(text, said) for claim in statement.claims):
+            return "fact"
+    return None
+
+
+def _shortened(text: str) -> str:
+    text = " ".join(_FILLER.sub("", text).split())
+    if len(text) <= _LONGEST:
+        return text
+    cut = text.rfind(" ", 0, _LONGEST)
+    return text[: cut if cut > 0 else _LONGEST].rstrip(" ,;") + " …"
