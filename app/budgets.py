@@ -126,14 +126,23 @@ def run_sizes(settings: Settings, device: str) -> RunSizes:
 
 
 def resolve_budgets(
-    settings: Settings, sizes: ModelSizes, weight_bytes: int, context: int, device: str, machine: Machine
+    settings: Settings,
+    sizes: ModelSizes,
+    weight_bytes: int,
+    context: int,
+    device: str,
+    machine: Machine,
+    *,
+    trained: int | None = None,
 ) -> Budgets:
-    """The budgets for a model of these sizes, trained on `context` tokens, before anything of it is loaded.
+    """The budgets for a model of these sizes and a context, before anything of it is loaded.
+
+    trained: the tokens that the model was trained on, where the context may be longer.
 
     Raises SettingsError, with the numbers, where `vram` cannot hold the smallest engine that runs.
     """
     disk, disk_note = _disk(settings, machine)
-    need = _Need(settings, sizes, weight_bytes, context, device, writes=disk > 0)
+    need = _Need(settings, sizes, weight_bytes, context, device, trained=trained, writes=disk > 0)
     pool, note = _pool_on_cuda(need, machine) if need.run.on_cuda else _pool_on_cpu(need, machine)
     host, host_note = _host(need, pool, machine)
     return Budgets(
@@ -152,7 +161,15 @@ class _Need:
     """What a model takes on its device: `fixed` before there is a pool, and the pools that are worth having."""
 
     def __init__(
-        self, settings: Settings, sizes: ModelSizes, weight_bytes: int, context: int, device: str, *, writes: bool
+        self,
+        settings: Settings,
+        sizes: ModelSizes,
+        weight_bytes: int,
+        context: int,
+        device: str,
+        *,
+        trained: int | None,
+        writes: bool,
     ) -> None:
         from octavo.engine import planner
         from octavo.engine.workspace import workspace_bytes
@@ -162,7 +179,10 @@ class _Need:
         self.run = run
         self.context = context
         self.weight_bytes = weight_bytes
-        self.workspace = workspace_bytes(sizes, context, codec, run)
+        trained = min(context, trained or context)
+        self.workspace = workspace_bytes(sizes, trained, codec, run)
+        if context > min(settings.dense_limit or trained, trained):
+            self.workspace += planner.bounds_bytes(sizes, context, run.page_size)
         self.fixed = self.workspace + (weight_bytes if run.on_cuda else 0)
         self.page_bytes = planner.kv_bytes(sizes, run.page_size, codec, run.page_size)
         self.tails = planner.tail_bytes(sizes, codec, run)

@@ -111,6 +111,12 @@ class Settings(BaseSettings):
     kv_codec: Literal["bf16", "k8v8", "k8v4", "k4v4"] = Field(
         default="bf16", description='"bf16", "k8v8", "k8v4" or "k4v4"'
     )
+    context: int = Field(default=0, ge=0, le=100_000_000, description="tokens, or 0 for what the model was trained on")
+    dense_limit: int = Field(
+        default=0, ge=0, le=100_000_000, description="tokens read in full, or 0 for what the model was trained on"
+    )
+    window: int = Field(default=1024, ge=8, le=65_536, description="tokens from 8 to 65536, at least prefill_chunk")
+    selected: int = Field(default=2048, ge=8, le=16_384, description="tokens from 8 to 64 times page_size")
     compute_dtype: Literal["auto", "bfloat16", "float32"] = Field(
         default="auto", description='"auto", "bfloat16" or "float32"'
     )

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from octavo.engine.config import GROUP_PAGES
+from octavo.engine.kv.bounds import SECTION_PAGES, BoundsLayout
 from octavo.engine.kv.codec import CODECS, PageLayout
 from octavo.engine.workspace import ModelSizes, RunSizes, workspace_bytes
 
@@ -60,6 +61,13 @@ def page_layout(sizes: ModelSizes, codec: str, page_size: int = _PLAIN.page_size
 def kv_bytes(sizes: ModelSizes, tokens: int, codec: str = "bf16", page_size: int = _PLAIN.page_size) -> int:
     """Bytes of the complete pages of `tokens` tokens, the last one filled up, over all layers."""
     return -(-tokens // page_size) * sizes.num_layers * page_layout(sizes, codec, page_size).slot_bytes
+
+
+def bounds_bytes(sizes: ModelSizes, context: int, page_size: int) -> int:
+    """Bytes of the bounds of every page, and of every section, that selection looks at."""
+    layout = BoundsLayout(sizes.num_kv_heads, page_size, sizes.head_dim)
+    pages = -(-context // page_size)
+    return sizes.num_layers * (pages * layout.page_bytes + -(-pages // SECTION_PAGES) * layout.section_bytes)
 
 
 def tail_bytes(sizes: ModelSizes, codec: str, run: RunSizes = _PLAIN, *, has_lower_tier: bool = True) -> int:

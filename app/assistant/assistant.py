@@ -195,7 +195,7 @@ def load_assistant(path: Path, settings: Settings, paths: Paths, *, fingerprint:
     cannot hold the model; both before its weights are read.
     """
     from octavo.app.budgets import choose_device, measure_machine, resolve_budgets
-    from octavo.engine.config import EngineConfig
+    from octavo.engine.config import AttentionConfig, EngineConfig
     from octavo.engine.engine import Engine
     from octavo.engine.tokenizer import Tokenizer
     from octavo.engine.weight_sizes import read_model
@@ -203,13 +203,22 @@ def load_assistant(path: Path, settings: Settings, paths: Paths, *, fingerprint:
 
     device = choose_device(settings)
     spec, weight_bytes = read_model(path, device=device, quantization=settings.quantization)
-    budgets = resolve_budgets(settings, spec, weight_bytes, spec.context_length, device, measure_machine(paths))
+    context = settings.context or spec.context_length
+    machine, trained = measure_machine(paths), spec.context_length
+    budgets = resolve_budgets(settings, spec, weight_bytes, context, device, machine, trained=trained)
     checkpoint = open_checkpoint(path, device=device, quantization=settings.quantization)
     config = EngineConfig(
         page_size=settings.page_size,
         prefill_chunk=settings.prefill_chunk,
         kv_bytes=budgets.kv_bytes,
         host_bytes=budgets.host_bytes,
+        context=context,
+        attention=AttentionConfig(
+            dense_limit=settings.dense_limit or None,
+            window=settings.window,
+            floor=min(AttentionConfig.floor, settings.selected),
+            cap=settings.selected,
+        ),
         kv_codec=settings.kv_codec,
         compute_dtype=settings.compute_dtype,
         threads=settings.threads,

@@ -15,7 +15,7 @@ from octavo.engine.attention.plan import ReadingPlan
 from octavo.engine.config import GROUP_PAGES
 from octavo.engine.kernels.dispatch import Kernels
 from octavo.engine.kernels.paged_attention import AttentionState
-from octavo.engine.kernels.select import SelectionLimits, SelectionScratch
+from octavo.engine.kernels.select import SelectionLimits
 from octavo.engine.kv.cache import SequencePages
 from octavo.engine.kv.pools import Ids
 from octavo.engine.kv.tiers import Tiers
@@ -208,7 +208,7 @@ def select(
         scale,
         read,
         limits,
-        SelectionScratch(),
+        tiers.bounds.scratch,
     )
 
 

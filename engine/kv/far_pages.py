@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from octavo.engine.kernels.dispatch import Kernels
+from octavo.engine.kernels.select import SelectionScratch
 from octavo.engine.kv.bounds import SECTION_PAGES, BoundsLayout
 from octavo.engine.kv.codec import PageLayout
 from octavo.engine.kv.pages import PageId
@@ -21,6 +22,7 @@ class BoundsTable:
 
     def __init__(self, layout: BoundsLayout, pages: PageLayout, num_layers: int, kernels: Kernels, device: str) -> None:
         self.layout = layout
+        self.scratch = SelectionScratch()
         self._pages = pages
         self._kernels = kernels
         self.table = torch.empty(num_layers, 0, layout.page_bytes, dtype=torch.uint8, device=device)

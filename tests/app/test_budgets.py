@@ -55,6 +55,17 @@ def test_on_a_cpu_auto_takes_four_fifths_of_what_is_left_in_whole_pages() -> Non
     assert f"{budgets.kv_tokens:,} of the 131,072 tokens" in budgets.notes[0]
 
 
+def test_a_context_past_the_trained_one_counts_the_bounds_of_its_pages() -> None:
+    """In each of 32 layers and for each of 8 heads: two corners of 128 bytes, a step and an origin for a page; three of
+    128 bytes and four numbers for 16 pages; both in units of 64 bytes."""
+    trained, context = 131_072, 1_000_000
+    sizes = LLAMA_8B, WEIGHTS, context, "cpu", PC
+    budgets = resolve_budgets(Settings(), *sizes, trained=trained)
+    pages, sections = 31_250, 1954
+    assert budgets.workspace == workspace_bytes(LLAMA_8B, trained) + 32 * (pages * 33 * 64 + sections * 49 * 64)
+    assert resolve_budgets(Settings(), LLAMA_8B, WEIGHTS, trained, "cpu", PC, trained=trained) == resolve()
+
+
 def test_a_cpu_without_memory_still_gets_the_smallest_engine() -> None:
     assert resolve(replace(PC, ram_available=0)).kv_bytes == smallest_pool_bytes(LLAMA_8B, "bf16")
 
