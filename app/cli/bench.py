@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from octavo.app.cli.bench_concurrent import concurrent
+from octavo.app.cli.bench_consistency import consistency
 from octavo.app.cli.bench_eviction import eviction
 from octavo.app.cli.bench_needle import needle
 from octavo.app.cli.bench_reopen import reopen
@@ -29,6 +30,7 @@ def command() -> None:
 
 
 command.add_command(concurrent)
+command.add_command(consistency)
 command.add_command(eviction)
 command.add_command(needle)
 command.add_command(reopen)
