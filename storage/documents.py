@@ -45,6 +45,11 @@ class Documents:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    @property
+    def is_writable(self) -> bool:
+        """False where another process has the right to add documents."""
+        return self._database.writable
+
     def together(self) -> AbstractContextManager[object]:
         """What is written inside is committed at once: many small documents at the price of one."""
         return self._database.atomic()

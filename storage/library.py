@@ -67,7 +67,7 @@ _DOCUMENTS = (
     )""",
     # The index keeps no copy of the text: the rows above hold it.
     """CREATE VIRTUAL TABLE chunks_fts USING fts5(
-        text, context, content = '', tokenize = "unicode61 remove_diacritics 2"
+        text, context, content = '', tokenize = "porter unicode61 remove_diacritics 2"
     )""",
     """CREATE TABLE vectors (
         document_seq INTEGER NOT NULL REFERENCES documents(seq) ON DELETE CASCADE,

@@ -28,6 +28,9 @@ CANCELLED = 130  # what a shell reports for a program that Ctrl+C ended
 @click.argument("question", required=False)
 @click.option("--model", metavar="NAME|PATH", help="A model's name, .gguf file or folder.")
 @click.option("--conversation", metavar="ID|new|last", help="Ask as part of a stored conversation, or begin one.")
+@click.option("--doc", "docs", multiple=True, metavar="FILE|DOC", help="Answer from this document; may be repeated.")
+@click.option("--mode", type=click.Choice(["auto", "search", "read"]), help="Search a document, or read it whole.")
+@click.option("--embedder", metavar="NAME", help="The sentence embedder for --doc: a folder, hub name, default or off.")
 @click.option("--system", metavar="TEXT", help="The system prompt.")
 @click.option("--temperature", type=float, help="0 is greedy; higher is more varied.")
 @click.option("--top-k", type=int, help="Choose among the K most likely tokens; 0 is all.")
@@ -42,7 +45,16 @@ CANCELLED = 130  # what a shell reports for a program that Ctrl+C ended
 @click.option("--offline", is_flag=True, default=None, help="Never download anything.")
 @click.option("-v", "--explain", is_flag=True, help="Say on standard error what memory is used, and what was read.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of the text.")
-def command(question: str | None, conversation: str | None, explain: bool, as_json: bool, **flags: Any) -> int:
+def command(
+    question: str | None,
+    conversation: str | None,
+    docs: tuple[str, ...],
+    mode: str | None,
+    embedder: str | None,
+    explain: bool,
+    as_json: bool,
+    **flags: Any,
+) -> int:
     """Ask one QUESTION and print the answer.
 
     Without QUESTION it is read from standard input. With both, standard input is the material the question is
@@ -52,6 +64,10 @@ def command(question: str | None, conversation: str | None, explain: bool, as_js
 
     prompt = _prompt(question)
     settings = load_settings(_as_settings(flags))
+    if docs:
+        return _ask_docs(prompt, docs, settings, conversation, mode, embedder, explain=explain, as_json=as_json)
+    if mode is not None or embedder is not None:
+        raise click.UsageError("--mode and --embedder need --doc.")
     if conversation is None:
         answer, document = _ask(prompt, settings, show=not as_json, explain=explain)
     else:
@@ -105,6 +121,40 @@ def _messages(system: str, prompt: str) -> list[Message]:
     from octavo.engine.tokenizer import Message
 
     return [Message("system", system)] * bool(system) + [Message("user", prompt)]
+
+
+def _ask_docs(
+    question: str,
+    docs: tuple[str, ...],
+    settings: Settings,
+    conversation: str | None,
+    mode: str | None,
+    embedder: str | None,
+    *,
+    explain: bool,
+    as_json: bool,
+) -> int:
+    """Answer from documents; a refusal is an answer, too."""
+    from octavo.app.cli.asking import ask_documents
+
+    if conversation is not None:
+        raise click.UsageError("--doc and --conversation do not go together yet; leave one of them out.")
+    with _interrupt_flag() as interrupted:
+        found, document = ask_documents(
+            question,
+            docs,
+            settings,
+            mode=mode or "auto",
+            embedder=embedder,
+            show=not as_json,
+            explain=explain,
+            is_cancelled=lambda: bool(interrupted),
+        )
+    if as_json:
+        echo_json(document)
+    if found.answer is not None and found.answer.error is not None:
+        raise AppError(f"The answer broke off: {found.answer.error}.")
+    return CANCELLED if found.answer is not None and found.answer.finish_reason == "cancelled" else 0
 
 
 def _ask(prompt: str, settings: Settings, *, show: bool, explain: bool) -> tuple[Answer, dict[str, Any]]:

@@ -178,8 +178,16 @@ def _add(
     return results
 
 
-def _embed(documents: Documents, embedder: str | None, offline: bool | None) -> None:
+def _embed(documents: Documents, given: str | None, offline: bool | None) -> None:
     """Vectors for chunks that have none yet; without an embedder, keyword retrieval works and says so."""
+    from octavo.app.cli.embedding import embed, is_offline, opened_embedder
+
+    if any(document.num_chunks for document in documents.list()):
+        embed(documents, opened_embedder(documents, given, offline=is_offline(offline)))
+    elif given is not None:
+        from octavo.app.documents.embedder import CHOICE
+
+        documents.choose(CHOICE, given)
 
 
 def _tell(result: Added, *, to_stdout: bool = True) -> None:

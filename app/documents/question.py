@@ -1,0 +1,62 @@
+"""What a question is about: its words without those that only ask, and how far a text covers them."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable
+from importlib import resources
+
+from octavo.storage.words import entries, words_of
+
+_WORD = re.compile(r"\w+(?:[-'’]\w+)*")
+_WIDE = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
+_SHORTEST_STEM = 4
+
+
+@functools.cache
+def _question_words() -> tuple[frozenset[str], re.Pattern[str]]:
+    """Words by themselves, and a pattern for the runs of scripts without spaces, longest first."""
+    lines = resources.files("octavo.assets").joinpath("question_words.txt").read_text(encoding="utf-8").splitlines()
+    words = [word for line in lines if not line.startswith("#") for word in line.split()]
+    wide = sorted((word for word in words if _WIDE.fullmatch(word)), key=len, reverse=True)
+    return frozenset(words), re.compile("|".join(map(re.escape, wide)))
+
+
+def content_of(question: str) -> str:
+    """The question without the words that only ask; the question itself if nothing else is in it."""
+    words, wide = _question_words()
+    rest = wide.sub(" ", question)
+    kept = [word for word in _WORD.findall(rest) if word.casefold() not in words]
+    return " ".join(kept) or question
+
+
+def terms_of(question: str) -> list[str]:
+    """The content of a question as single words and, in scripts without spaces, pairs of characters."""
+    terms: dict[str, None] = {}
+    for word in _WORD.findall(content_of(question).casefold()):
+        rest = word
+        for run in _WIDE.findall(word):
+            rest = rest.replace(run, " ")
+            terms |= dict.fromkeys(entries(run)[:-1] or [run])
+        terms |= dict.fromkeys(part for part in re.findall(r"\w+", rest) if len(part) > 1 or part.isdigit())
+    return list(terms)
+
+
+def covered(terms: Iterable[str], texts: Iterable[str]) -> list[str]:
+    """Those of the terms that the texts hold, in this form or in another with the same stem."""
+    words: set[str] = set()
+    for text in texts:
+        words |= words_of(text)
+    stems = {word[:length] for word in words for length in range(_SHORTEST_STEM, len(word) + 1)}
+    return [term for term in terms if term in words or stem(term) in stems]
+
+
+def stem(word: str) -> str:
+    """A word without the ending that is most likely inflection; never shorter than four characters."""
+    if not word.isalpha() or _WIDE.match(word):
+        return word
+    for ending in ("ings", "ing", "ern", "est", "ies", "ed", "es", "en", "er", "em", "ly", "s", "e", "n", "y", "t"):
+        if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST_STEM:
+            return word[: -len(ending)]
+    return word
