@@ -11,14 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from octavo.app.cli.memory_output import (
+    check_document,
+    conflict_document,
+    line_document,
+    memory_document,
+    outcome_document,
+    print_verdicts,
+)
 from octavo.app.cli.output import echo_json
 from octavo.app.cli.stored import SHORT_ID
 from octavo.app.errors import AppError
 
 if TYPE_CHECKING:
-    from octavo.app.memory.check import Check
-    from octavo.app.memory.keeper import Keeper, Outcome
-    from octavo.storage.memory_records import Conflict, Correction, Memory
+    from octavo.app.memory.keeper import Keeper
+    from octavo.storage.memory_records import Correction, Memory
 
 _ID = "ID is a memory's id, or the beginning of one (4 characters or more)."
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -48,7 +55,7 @@ def list_memories(words: tuple[str, ...], show_all: bool, as_json: bool) -> None
         memories = keeper.memories
         found = [m for m, _ in memories.search(" ".join(words), day, 50)] if words else memories.list(day=day)
         documents = [
-            _memory_document(m)
+            memory_document(m)
             | {"decay": strength(m, today()), "evidence": [asdict(e) for e in memories.evidence(m.id)]}
             for m in found
         ]
@@ -75,8 +82,8 @@ def add_memory(text: str, nli: str | None, as_json: bool) -> None:
     """Remember TEXT, after checking it against what is remembered."""
     with _keeper(write=True, nli=nli) as keeper:
         outcomes = keeper.add(text)
-        documents = [_outcome_document(outcome) for outcome in outcomes]
-    _print_verdicts(documents, as_json=as_json)
+        documents = [outcome_document(outcome) for outcome in outcomes]
+    print_verdicts(documents, as_json=as_json)
 
 
 @command.command()
@@ -89,11 +96,11 @@ def check(text: str, nli: str | None, as_json: bool) -> None:
 
     try:
         with _keeper(write=False, nli=nli) as keeper:
-            documents = [_check_document(found) for found in keeper.check(text)]
+            documents = [check_document(found) for found in keeper.check(text)]
     except DatabaseMissingError:
         with _keeper(write=True, nli=nli) as keeper:
-            documents = [_check_document(found) for found in keeper.check(text)]
-    _print_verdicts(documents, as_json=as_json)
+            documents = [check_document(found) for found in keeper.check(text)]
+    print_verdicts(documents, as_json=as_json)
 
 
 @command.command(epilog=_ID)
@@ -125,7 +132,7 @@ def log(limit: int, as_json: bool) -> None:
     with contextlib.suppress(DatabaseMissingError), _keeper(write=False, nli="off") as keeper:
         lines = keeper.log.list(limit)
     if as_json:
-        echo_json([_line_document(line) for line in lines])
+        echo_json([line_document(line) for line in lines])
         return
     if not lines:
         click.echo("Nothing has been remembered or corrected yet.")
@@ -144,7 +151,7 @@ def undo(line: int | None, as_json: bool) -> None:
     with _keeper(write=True, nli="off") as keeper:
         undone = keeper.undo(line)
     if as_json:
-        echo_json(_line_document(undone))
+        echo_json(line_document(undone))
     else:
         click.echo(f"Undid line {undone.seq} ({undone.kind}): {undone.reason}")
 
@@ -158,7 +165,7 @@ def conflicts(show_all: bool, as_json: bool) -> None:
 
     documents: list[dict[str, Any]] = []
     with contextlib.suppress(DatabaseMissingError), _keeper(write=False, nli="off") as keeper:
-        documents = [_conflict_document(keeper, found) for found in keeper.memories.conflicts(only_open=not show_all)]
+        documents = [conflict_document(keeper, found) for found in keeper.memories.conflicts(only_open=not show_all)]
     if as_json:
         echo_json(documents)
         return
@@ -178,7 +185,7 @@ def resolve(conflict: str, keep: str, as_json: bool) -> None:
     with _keeper(write=True, nli="off") as keeper:
         line = keeper.resolve(conflict, keep)
     if as_json:
-        echo_json(_line_document(line))
+        echo_json(line_document(line))
     else:
         click.echo(line.reason)
 
@@ -221,6 +228,19 @@ def import_memories(file: Path, as_json: bool) -> None:
         )
 
 
+@command.command(name="fetch-nli")
+@click.argument("repo", required=False)
+def fetch_nli_model(repo: str | None) -> None:
+    """Fetch an NLI model from the hub (REPO, by default cross-encoder/nli-deberta-v3-small), and use it."""
+    from octavo.app.cli.progress import announce, progress_bar
+    from octavo.app.memory.fetching import REFERENCE, fetch_nli
+    from octavo.storage.paths import Paths
+
+    with progress_bar() as progress:
+        folder = fetch_nli(repo or REFERENCE, Paths.from_environment(), announce=announce, progress=progress)
+    click.echo(f"Statements are now read by {repo or REFERENCE}, too ({folder}); remove the folder to stop that.")
+
+
 @contextlib.contextmanager
 def _keeper(*, write: bool, nli: str | None) -> Iterator[Keeper]:
     """The memory of this user, with the NLI model where there is one and it is wanted."""
@@ -232,68 +252,3 @@ def _keeper(*, write: bool, nli: str | None) -> Iterator[Keeper]:
     paths = Paths.from_environment()
     with open_database(paths.database_file, write=write) as database:
         yield Keeper(database, judge=find_judge(nli, paths, database))
-
-
-def _print_verdicts(documents: list[dict[str, Any]], *, as_json: bool) -> None:
-    """One document for what was said: the gravest claim's, with the others under "claims"."""
-    from octavo.app.memory.verdicts import GRAVITY
-
-    first = min(documents, key=lambda document: GRAVITY.index(document["verdict"]))
-    if as_json:
-        echo_json(first | {"claims": documents})
-        return
-    for document in documents:
-        click.echo(f"{document['verdict']}: {document['reason']}")
-        for conflict in document["conflicts"]:
-            click.echo(f"    {conflict['verdict']} with “{conflict['text']}” ({conflict['memory'][:SHORT_ID]})")
-        if document["confirm"]:
-            click.echo("    It is about health or safety: please check it; `octavo memory undo` takes it back.")
-        unread = document["num_unread"]
-        tail = f"; {unread} pairs were left unread, for there is no model" if unread else ""
-        click.echo(f"    checked by {document['checked_by']}{tail}")
-
-
-def _check_document(check: Check) -> dict[str, Any]:
-    conflicts = check.with_verdict("tension", "contradiction", "update")
-    same = check.with_verdict("duplicate")
-    return {
-        "verdict": check.verdict,
-        "reason": check.finding.reason,
-        "memory": same[0].memory.id if same else None,
-        "conflicts": [
-            {
-                "memory": met.memory.id,
-                "text": met.memory.text,
-                "verdict": met.finding.verdict,
-                "reason": met.finding.reason,
-                "checked_by": met.checked_by,
-            }
-            for met in conflicts
-        ],
-        "checked_by": check.checked_by,
-        "confirm": check.finding.confirm,
-        "num_unread": check.num_unread,
-        "claim": check.claim.document(),
-    }
-
-
-def _outcome_document(outcome: Outcome) -> dict[str, Any]:
-    document = _check_document(outcome.check)
-    if outcome.memory is not None:
-        document["memory"] = outcome.memory.id
-    return document | {"log": None if outcome.correction is None else outcome.correction.seq}
-
-
-def _memory_document(memory: Memory) -> dict[str, Any]:
-    return asdict(memory) | {"claim": dict(memory.claim)}
-
-
-def _line_document(line: Correction) -> dict[str, Any]:
-    return asdict(line) | {"changes": [dict(change) for change in line.changes]}
-
-
-def _conflict_document(keeper: Keeper, conflict: Conflict) -> dict[str, Any]:
-    return asdict(conflict) | {
-        "old": _memory_document(keeper.memories.get(conflict.old_id)),
-        "new": _memory_document(keeper.memories.get(conflict.new_id)),
-    }

@@ -47,6 +47,7 @@ class Stripped:
     past: bool = False
     event: bool = False
     ended: bool = False
+    perfect: bool = False
     duty: bool = False
     able: bool = False
     seen: list[str] = field(default_factory=list)
@@ -99,6 +100,7 @@ def _verb_step(state: Stripped, word: str, after: list[str], following: str) -> 
             return _drop(state, after.index("to") + 2)
         if _is_participle(following):
             state.past |= past
+            state.perfect = not past
             return _drop(state, 1)
         return False
     if root in _WISHES and after[:1] == ["to"]:

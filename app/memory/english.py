@@ -59,6 +59,7 @@ class _Verb:
     forbidden: bool = False
     able: bool = False
     ended: bool = False
+    perfect: bool = False
 
 
 def read(text: str, said: date, previous: str = UNKNOWN) -> list[Claim]:
@@ -221,26 +222,25 @@ def _predicate(rest: str, context: Said) -> list[Claim]:
     if not words:
         return []
     predicate = _clean(" ".join(words))
-    if (
-        verb.tense == "past"
-        and not earlier
-        and words[0] in ("eat", "drink", "have", "order", "smoke")
-        and _is_recent(context)
-    ):
-        verb.tense, verb.event = "present", True  # what somebody had for lunch is what they eat
     if scope.startswith("for ") and words[0] == "have":
         predicate = "eat" + predicate[4:]
     for frame in load_slots().frames["en"]:
         if frame.whole:
             continue
         if match := frame.match(predicate):
-            return _finish(fill(frame, match, context, rest), verb, context, frame, scope)
+            claims = fill(frame, match, context, rest)
+            eaten = claims[0].base_slot == "consume" and verb.affirmed
+            if eaten and verb.tense == "past" and not earlier and _is_recent(context):
+                verb.tense, verb.event = "present", True  # what somebody had for lunch is what they eat
+            return _finish(claims, verb, context, frame, scope)
     return _finish(generic(predicate, context), verb, context, None, scope)
 
 
 def _finish(claims: list[Claim], verb: _Verb, context: Said, frame: Frame | None, scope: str) -> list[Claim]:
     """What the auxiliaries and the time say, put onto the claims of a frame."""
     tense, event = verb.tense, verb.event or verb.ended
+    if verb.perfect and (not verb.affirmed or (context.time is not None and context.time.is_since)):
+        tense = "present"  # "have lived here for years", "have never smoked"
     if frame is not None and frame.change and verb.modality == "stated":
         tense, event = "present", True
     if context.time is not None and tense == "present" and not event and context.time.is_since:
@@ -276,7 +276,7 @@ def _auxiliaries(words: list[str], verb: _Verb) -> list[str]:
         return [word.casefold() for word in lowered if word.casefold() not in words_of.ADVERBS]
     state = strip(lowered)
     verb.affirmed, verb.event, verb.ended = state.affirmed, state.event, state.ended
-    verb.modality = state.modality
+    verb.modality, verb.perfect = state.modality, state.perfect
     if state.past and not state.ended:
         verb.tense = "past"
     return state.words

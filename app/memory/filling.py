@@ -14,6 +14,10 @@ from octavo.app.memory.times import Found
 from octavo.app.memory.verbs import base
 
 _LIST = re.compile(r"\s*(?:,\s*(?:and|or)|,|\band\b|\bor\b|&|和|、|跟|以及|或者|还有)\s*")
+_EDIBLE = frozenset((
+    "caffeine", "alcohol", "sugar", "nut", "dairy", "lactose", "meat", "egg", "honey", "seafood", "gluten", "fruit",
+    "soy", "sesame", "spicy_food", "salt", "tomato", "decaf", "herbal_tea", "water", "juice", "cilantro", "kale",
+))  # fmt: skip
 _HOUR = re.compile(r"(?P<hour>\d{1,2})(?::(?P<minute>\d\d))?\s*(?P<half>am|pm|点半|点)?", re.IGNORECASE)
 
 
@@ -43,6 +47,8 @@ def fill(frame: Frame, match: re.Match[str], said: Said, clause: str) -> list[Cl
     if aliased != phrase.strip():
         known = load_lexicon().find(aliased)
         return [replace(base_claim, value=known or aliased, concepts=frozenset({known} if known else ()))]
+    if slot.name == "owns" and edible(phrase):
+        base_claim = replace(base_claim, slot="consume")
     phrases = [phrase] if slot.single or _is_one(phrase) else [part for part in _LIST.split(phrase) if part.strip()]
     is_name = (slot.single and slot.name != "favourite") or slot.name == "condition"
     return [replace(base_claim, **with_thing(thing(part, is_name=is_name))) for part in phrases]
@@ -56,6 +62,12 @@ def generic(predicate: str, said: Said) -> list[Claim]:
         return [Claim(said.subject, "do", root)]
     name = "is" if root == "be" else f"do:{root}"
     return [Claim(said.subject, name, **with_thing(thing(rest)))]
+
+
+def edible(phrase: str) -> bool:
+    """True for something to eat or drink: to have a pizza is to eat it."""
+    lexicon = load_lexicon()
+    return any(lexicon.closure(concept) & _EDIBLE for concept in thing(phrase).concepts)
 
 
 def _is_one(phrase: str) -> bool:

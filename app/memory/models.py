@@ -44,7 +44,8 @@ class FolderJudge:
 
     @property
     def name(self) -> str:
-        return self._folder.name
+        given = self._folder / "name.txt"  # where it was fetched from
+        return given.read_text(encoding="utf-8").strip() if given.is_file() else self._folder.name
 
     @property
     def threshold(self) -> float:

@@ -142,8 +142,8 @@ class _Run:
         self._conversation = self._conversations.create().id
 
     def play(self, story: Story) -> _Result:
-        for fact in _OTHER_FACTS:
-            self._say(fact)
+        for other in _OTHER_FACTS:
+            self._say(other)
         others = self._valid()
         fact = self._say(story.fact)
         correction = self._say(story.correction)
