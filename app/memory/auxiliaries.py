@@ -32,7 +32,25 @@ _TURNS = frozenset(
 )
 # After "was", these leave a state behind.
 _LASTING = frozenset(
-    ["diagnosed", "told", "advised", "prescribed", "born", "raised", "hired", "promoted", "ordered", "warned", "fired"]
+    [
+        "rewritten",
+        "ported",
+        "migrated",
+        "switched",
+        "upgraded",
+        "renamed",
+        "diagnosed",
+        "told",
+        "advised",
+        "prescribed",
+        "born",
+        "raised",
+        "hired",
+        "promoted",
+        "ordered",
+        "warned",
+        "fired",
+    ]
 )
 _MAYBE = ("maybe", "perhaps", "possibly")
 

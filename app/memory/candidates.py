@@ -113,6 +113,9 @@ def candidates(
         related += [slot.name for slot in slots.by_name.values() if slot.exposure]
     if claim.base_slot in ("count", "owns", "family"):
         related += ["count", "owns", "family"]
+    for pair in ({"marital", "family"}, {"can", "commute"}, {"can", "hobby"}, {"can", "preference"}):
+        if claim.base_slot in pair:
+            related += pair
     found: dict[str, Memory] = {}
     if related:
         for memory in memories.in_slots(claim.subject, sorted(set(related)), day):

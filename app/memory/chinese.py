@@ -13,7 +13,7 @@ from octavo.app.memory.slots import Frame, load_slots
 from octavo.app.memory.times import Interval, find_time
 
 _LEAD_IN = re.compile(
-    r"^(?:其实|另外|还有|对了|顺便说一下|顺便说|说实话|请记住|记住|注意|提醒一下|更正一下|更正|我说过|我觉得|我想|"
+    r"^(?:其实|另外|还有|对了|顺便说一下|顺便说|说实话|请记住|记住|注意|提醒一下|更正一下|更正|我说过|我觉得|我想说|"
     r"我发现|但是|但|不过|可是|而且|并且|所以|因为|"
     r"医生说|检查结果显示|现在|目前|最近|如今|后来|终于|嗯|好的|你好|告诉你|跟你说|，|,|：|:|\s)+"
 )
@@ -67,6 +67,7 @@ _SCOPE = re.compile(
     "(?:在)?(?:早上|上午|中午|下午|晚上|夜里|睡前|周末|工作日|夏天|冬天|上班时|空腹时?|饭后|饭前|生病时|"
     "[0-9一二三四五六七八九十]+点以?后)"
 )
+_RECENT_DAYS = 14
 _NO_SCOPE = frozenset(("wakes", "sleeps", "dose", "deadline"))
 
 
@@ -193,6 +194,11 @@ def _dated(frame: Frame, match: re.Match[str], said: Said, text: str) -> list[Cl
     return [Claim(f"project:{name.casefold()}", "deadline", value)]
 
 
+def _is_recent(said: Said) -> bool:
+    start = said.time.interval.start if said.time is not None else None
+    return start is not None and (said.day - start).days <= _RECENT_DAYS
+
+
 def _placed(claim: Claim, said: Said, tense: Tense, modality: Modality, ended: bool, scope: str) -> Claim:
     event = claim.is_event or ended
     time = Interval()
@@ -202,6 +208,8 @@ def _placed(claim: Claim, said: Said, tense: Tense, modality: Modality, ended: b
         if event or said.time.is_since:
             time = Interval(said.time.interval.start)
             event = True
+        elif claim.base_slot == "consume" and claim.affirmed and _is_recent(said):
+            event, time = True, Interval(said.time.interval.start)  # what somebody ate yesterday is what they eat
         else:
             time = said.time.interval
             tense = "past" if time.is_over(said.day) else tense

@@ -10,6 +10,16 @@ from itertools import pairwise
 _HAN = re.compile("[\u3400-\u9fff]")
 _LETTER = re.compile(r"[^\W\d_]")
 _SENTENCE = re.compile(r"[^.!?;。！？；\n]+(?:[.](?=\w)[^.!?;。！？；\n]+)*[.!?;。！？；]*")
+_WORD = re.compile(r"[^\W\d_]+")
+_ENGLISH = frozenset(("i", "my", "the", "is", "have", "user", "we", "our", "and", "to", "of", "has", "was", "are"))
+# Words of other languages in Latin letters that English does not have.
+_OTHERS = frozenset((
+    "abito", "aime", "ben", "bin", "bor", "das", "der", "ein", "eine", "el", "es", "est", "estoy", "eu", "gosto",
+    "gusta", "habe", "habite", "heb", "ho", "ich", "ik", "ist", "jag", "je", "jestem", "les", "los", "ma", "mag",
+    "mam", "mein", "meine", "meu", "mi", "mia", "mijn", "minha", "mio", "mon", "moro", "nicht", "niet", "nous",
+    "não", "och", "pas", "sono", "sou", "soy", "suis", "tengo", "tenho", "una", "und", "une", "vivo", "wir",
+    "wohne", "woon", "yo", "är",
+))  # fmt: skip
 _ABBREVIATION = re.compile(r"\b(Dr|Mr|Mrs|Ms|Prof|St|e\.g|i\.e|approx|No)\.", re.IGNORECASE)
 _PERSON = r"(?:i|i'm|i've|i'd|i'll|my|we|our|he|she|they|it|the user|her|his)"
 _CLAUSE = re.compile(
@@ -53,6 +63,9 @@ def language_of(text: str) -> str:
         return ""
     if han and han * 3 >= letters - han:
         return "zh"
+    words = set(_WORD.findall(text.casefold()))
+    if words & _OTHERS and not words & _ENGLISH:
+        return ""
     return "en" if sum(c.isascii() for c in text if c.isalpha()) * 2 > letters else ""
 
 

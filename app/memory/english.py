@@ -14,7 +14,7 @@ from octavo.app.memory.english_subject import subject_of
 from octavo.app.memory.filling import Said, fill, generic
 from octavo.app.memory.lexicon import load_lexicon, thing
 from octavo.app.memory.slots import Frame, load_slots
-from octavo.app.memory.times import Found, Interval, find_time
+from octavo.app.memory.times import Found, Interval, back, find_time
 from octavo.app.memory.verbs import is_verb
 
 _POSSESSED = re.compile(
@@ -42,6 +42,10 @@ _TIMED = frozenset(
     ("experience", "wakes", "sleeps", "habit", "age", "birthday")
 )  # what looks like a time is part of the value
 _RECENT_DAYS = 14
+_DENIED = re.compile(r"\b(?:is|are|was|does|do) not\b")
+_CHANGED = re.compile(
+    r"\b(?:raised|changed|set|reduced|increased|lowered|cut|moved|rescheduled|pushed|postponed|shifted|brought)\b"
+)
 _CAN_NOT = re.compile(
     r"^can not (?:stand|bear|stomach|abide|tolerate|digest|process|handle|take|live|survive|function|start|get "
     r"enough of)\b"
@@ -153,28 +157,27 @@ def _single(text: str, said: date, previous: str) -> list[Claim]:
 
 
 def _whole(frame: Frame, match: re.Match[str], context: Said, possessive: bool, form: str) -> list[Claim]:
+    """The claims of a frame that met a clause with its subject: "my dose of X is Y"."""
     subject = context.subject
     if frame.slot.name == "deadline":
-        key = match.groupdict().get("k")
-        if possessive:
-            subject = subject.replace("person:", "project:")
-        owner = (
-            f"project:{thing(key).value}"
-            if key
-            else (subject if subject.startswith("project") else "project:the project")
-        )
-        return [Claim(owner.replace("project:project ", "project:"), "deadline", _date_value(match["v"], context.day))]
+        return [_deadline(match, context, possessive)]
     owner = subject if possessive and subject.startswith(("person:", "project:")) else USER
-    verb = _Verb(
-        tense="past"
-        if re.search(r"\bwas\b", form)
-        and not re.search(r"\b(?:raised|changed|set|reduced|increased|lowered|cut)\b", form)
-        else "present"
-    )
-    if re.search(r"\b(?:is|are|was|does|do) not\b", form):
-        verb.affirmed = False
+    verb = _Verb(affirmed=_DENIED.search(form) is None)
+    if re.search(r"\bwas\b", form) and not _CHANGED.search(form):
+        verb.tense = "past"
     context = replace(context, subject=owner)
     return _finish(fill(frame, match, context, form), verb, context, frame, "")
+
+
+def _deadline(match: re.Match[str], context: Said, possessive: bool) -> Claim:
+    key, subject = match.groupdict().get("k"), context.subject
+    if key:
+        owner = f"project:{thing(key).value}".replace("project:project ", "project:")
+    elif possessive:
+        owner = subject.replace("person:", "project:")
+    else:
+        owner = subject if subject.startswith("project:") else "project:the project"
+    return Claim(owner, "deadline", _date_value(match["v"], context.day))
 
 
 def _date_value(text: str, day: date) -> str:
@@ -183,7 +186,7 @@ def _date_value(text: str, day: date) -> str:
         return text.casefold()
     start = found.interval.start
     if start < day and not re.search(r"\d{4}", text):
-        start = start.replace(year=start.year + 1)  # a deadline without a year is the next such day
+        start = back(start, -1, "year")  # a deadline without a year is the next such day
     return start.isoformat()
 
 
@@ -229,11 +232,16 @@ def _predicate(rest: str, context: Said) -> list[Claim]:
             continue
         if match := frame.match(predicate):
             claims = fill(frame, match, context, rest)
-            eaten = claims[0].base_slot == "consume" and verb.affirmed
-            if eaten and verb.tense == "past" and not earlier and _is_recent(context):
-                verb.tense, verb.event = "present", True  # what somebody had for lunch is what they eat
-            return _finish(claims, verb, context, frame, scope)
-    return _finish(generic(predicate, context), verb, context, None, scope)
+            return _finish(_eaten(claims, verb, context, earlier), verb, context, frame, scope)
+    return _finish(_eaten(generic(predicate, context), verb, context, earlier), verb, context, None, scope)
+
+
+def _eaten(claims: list[Claim], verb: _Verb, context: Said, earlier: bool) -> list[Claim]:
+    """What somebody had for lunch is what they eat: a recent meal counts as present."""
+    eaten = claims[0].base_slot in ("consume", "medication", "dose") and verb.affirmed
+    if eaten and verb.tense == "past" and not earlier and _is_recent(context):
+        verb.tense, verb.event = "present", True
+    return claims
 
 
 def _finish(claims: list[Claim], verb: _Verb, context: Said, frame: Frame | None, scope: str) -> list[Claim]:

@@ -25,8 +25,8 @@ RELATIONS = frozenset((
     "stepson", "stepdaughter", "in-laws", "family", "team", "teammate", "student", "students", "baby",
 ))  # fmt: skip
 OWNED = frozenset((
-    "son", "daughter", "child", "kid", "kids", "children", "wife", "husband", "brother", "sister", "dog", "cat",
-    "car", "motorbike", "horse",
+    "girlfriend", "boyfriend", "partner", "fiancé", "fiancée", "son", "daughter", "child",
+    "kid", "kids", "children", "wife", "husband", "brother", "sister", "dog", "cat", "car", "motorbike", "horse",
 ))  # fmt: skip
 INGEST = frozenset((
     "eat", "drink", "have", "take", "consume", "touch", "use", "smoke", "be", "ingest", "try",

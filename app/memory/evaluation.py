@@ -41,6 +41,7 @@ def hand_written() -> tuple[list[Pair], list[Pair]]:
     for verdict in GRAVITY:
         for i, (old, new) in enumerate(document[verdict]):
             (held_out if i % 2 else seen).append(Pair(old, new, verdict))
+        seen += [Pair(old, new, verdict) for old, new in document["later"][verdict]]
     return seen, held_out
 
 

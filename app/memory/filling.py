@@ -18,6 +18,10 @@ _EDIBLE = frozenset((
     "caffeine", "alcohol", "sugar", "nut", "dairy", "lactose", "meat", "egg", "honey", "seafood", "gluten", "fruit",
     "soy", "sesame", "spicy_food", "salt", "tomato", "decaf", "herbal_tea", "water", "juice", "cilantro", "kale",
 ))  # fmt: skip
+_SERVES = frozenset(
+    ("make", "cook", "bake", "brew", "grill", "prepare", "add", "put", "pour", "mix", "have", "get", "fix")
+)
+_SELF = re.compile(r"^(?:myself|ourselves|us|me) ")
 _HOUR = re.compile(r"(?P<hour>\d{1,2})(?::(?P<minute>\d\d))?\s*(?P<half>am|pm|点半|点)?", re.IGNORECASE)
 
 
@@ -41,6 +45,9 @@ def fill(frame: Frame, match: re.Match[str], said: Said, clause: str) -> list[Cl
     if slot.measure:
         return [_measured(base_claim, slot, groups, clause)]
     phrase = frame.value or groups.get("v") or ""
+    if slot.name == "appointment":
+        kind = "hour" if re.match(r"\d|noon", phrase) else "day"
+        return [replace(base_claim, slot=f"{name}:{kind}", value=phrase.casefold().strip(" 。."))]
     if slot.name in ("wakes", "sleeps"):
         return [replace(base_claim, value=_hour(phrase))]
     aliased = load_slots().alias(slot, phrase.strip())
@@ -50,6 +57,10 @@ def fill(frame: Frame, match: re.Match[str], said: Said, clause: str) -> list[Cl
     if slot.name == "owns" and edible(phrase):
         base_claim = replace(base_claim, slot="consume")
     phrases = [phrase] if slot.single or _is_one(phrase) else [part for part in _LIST.split(phrase) if part.strip()]
+    if groups.get("old"):
+        # "switched from X to Y" ends X, too.
+        ended = replace(base_claim, affirmed=False, **with_thing(thing(groups["old"] or "")))
+        return [ended, replace(base_claim, **with_thing(thing(phrase)))]
     is_name = (slot.single and slot.name != "favourite") or slot.name == "condition"
     return [replace(base_claim, **with_thing(thing(part, is_name=is_name))) for part in phrases]
 
@@ -60,6 +71,8 @@ def generic(predicate: str, said: Said) -> list[Claim]:
     root, _ = base(verb)
     if not rest:
         return [Claim(said.subject, "do", root)]
+    if root in _SERVES and edible(rest):
+        return [Claim(said.subject, "consume", **with_thing(thing(_SELF.sub("", rest))))]
     name = "is" if root == "be" else f"do:{root}"
     return [Claim(said.subject, name, **with_thing(thing(rest)))]
 

@@ -137,7 +137,7 @@ _OFTEN = re.compile(
     r"much|(?:once|twice|"
     r"\w+ times) (?:a|per) \w+|all day(?: long)?|more than anything|the most|from time to time|now and then)$"
 )
-_WITH = re.compile(r"\s+(?:with|in|containing|made (?:of|from|with)|and|on|over|including)\s+")
+_WITH = re.compile(r"\s+(?:with|in|to my|to the|into|containing|made (?:of|from|with)|and|on|over|including)\s+")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ from octavo.app.memory.verdicts import Finding
 _NUMBER = re.compile(r"\d[\d,.]*|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b")
 _UNSAID = frozenset(("question", "hypothetical", "reported"))
 _UNSURE = frozenset(("plan", "wish", "possible"))
+_SPOUSES = frozenset(("wife", "husband"))
+_PARTNERS = _SPOUSES | {"girlfriend", "boyfriend", "partner"}
 _TASTE = frozenset(("habit", "preference", "consume", "hobby", "plays"))
 
 
@@ -118,6 +120,10 @@ def _across(old: Claim, new: Claim) -> Finding:
         if _one_thing(old, new) and old.affirmed != new.affirmed and denied.scope in ("", affirmed.scope):
             return Finding("tension", f"One of the two says yes to {_named(old)}, the other says no.")
         return _containment(old, new) or _compatible("They are about different things.")
+    if {old.base_slot, new.base_slot} == {"marital", "family"}:
+        return _couple(old, new)
+    if {old.base_slot, new.base_slot} == {"can", "commute"}:
+        return _driving(old, new)
     if {old.base_slot, new.base_slot} == {"can", "hobby"} or {old.base_slot, new.base_slot} == {"can", "preference"}:
         return _ability(old, new)
     if old.slot and new.slot and old.base_slot not in ("is", "do") and new.base_slot not in ("is", "do"):
@@ -129,6 +135,21 @@ def _possession(old: Claim, new: Claim) -> Finding:
     if old.affirmed == new.affirmed:
         return _compatible("One of the two is more precise.")
     return Finding("contradiction", f"One of the two says there is {_named(old)}, the other that there is none.")
+
+
+def _couple(old: Claim, new: Claim) -> Finding:
+    status, other = (old, new) if old.base_slot == "marital" else (new, old)
+    alone = {"single": _PARTNERS, "divorced": _SPOUSES, "widowed": _SPOUSES}.get(status.value, frozenset())
+    if status.affirmed and other.affirmed and other.value in alone:
+        return Finding("tension", f"One of the two says {status.value}, the other names a {other.value}.")
+    return _compatible("They are about different things.")
+
+
+def _driving(old: Claim, new: Claim) -> Finding:
+    able, way = (old, new) if old.base_slot == "can" else (new, old)
+    if not able.affirmed and able.value in ("drive", "driving") and way.affirmed and way.value == "car":
+        return Finding("tension", "One of the two says there is no driving, the other that there is.")
+    return _compatible("They are about different things.")
 
 
 def _ability(old: Claim, new: Claim) -> Finding:

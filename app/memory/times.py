@@ -105,7 +105,8 @@ def _from_to(match: re.Match[str], said: date) -> _Read:
 
 def _since(match: re.Match[str], said: date) -> _Read:
     month = _month_number(match["month"]) if match["month"] else 1
-    return Interval(date(int(match["year"]), month, 1)), True
+    year = int(match["year"] or match["year2"] or said.year - (month > said.month))
+    return Interval(date(year, month, 1)), True
 
 
 def _since_han(match: re.Match[str], said: date) -> _Read:
@@ -181,7 +182,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], date], _Read]],
     for pattern, read in (
         (r"\b(?:from|between) (?P<a>(?:19|20)\d\d) (?:to|until|till|and|through) (?P<b>(?:19|20)\d\d)\b", _from_to),
         (r"从?(?P<a>(?:19|20)\d\d)年?(?:到|至|-)(?P<b>(?:19|20)\d\d)年?", _from_to),
-        (rf"\bsince (?:{_MONTH} )?{_YEAR}\b", _since),
+        (rf"\bsince (?:{_MONTH}(?: {_YEAR.replace('year', 'year2')})?|{_YEAR})\b", _since),
         (rf"自?从?{_YEAR}年(?:(?P<m>\d\d?)月)?(?:起|以来|开始)", _since_han),
         (rf"\b(?:until|till|before) {_YEAR}\b", _until),
         (rf"{_YEAR}年(?:以前|之前)", _until),
@@ -201,7 +202,8 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], date], _Read]],
             rf"\b(?:for|over) (?:the (?:last|past) )?(?:about |almost |nearly |over )?{_COUNT} {_UNIT}(?: now)?\b",
             _lasting,
         ),
-        (r"\byesterday\b|昨天", _named(-1)),
+        (r"\byesterday\b|\blast night\b|昨天|昨晚", _named(-1)),
+        (r"前天", _named(-2)),
         (r"\b(?:tomorrow)\b|明天", _named(1)),
         (r"\b(?:today|tonight|this morning|this afternoon|this evening)\b|今天|今晚|今早", _named(0)),
         (r"\blast year\b|去年", _whole("year", -1)),
