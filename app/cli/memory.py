@@ -82,8 +82,9 @@ def add_memory(text: str, nli: str | None, as_json: bool) -> None:
     """Remember TEXT, after checking it against what is remembered."""
     with _keeper(write=True, nli=nli) as keeper:
         outcomes = keeper.add(text)
-        documents = [outcome_document(outcome) for outcome in outcomes]
-    print_verdicts(documents, as_json=as_json)
+    print_verdicts([o.check for o in outcomes], [outcome_document(o) for o in outcomes], as_json=as_json)
+    if not as_json and any(outcome.check.verdict != "compatible" for outcome in outcomes):
+        click.echo("`octavo memory conflicts` shows what waits for you, `octavo memory undo` takes this back.")
 
 
 @command.command()
@@ -96,11 +97,11 @@ def check(text: str, nli: str | None, as_json: bool) -> None:
 
     try:
         with _keeper(write=False, nli=nli) as keeper:
-            documents = [check_document(found) for found in keeper.check(text)]
+            checks = keeper.check(text)
     except DatabaseMissingError:
         with _keeper(write=True, nli=nli) as keeper:
-            documents = [check_document(found) for found in keeper.check(text)]
-    print_verdicts(documents, as_json=as_json)
+            checks = keeper.check(text)
+    print_verdicts(checks, [check_document(found) for found in checks], as_json=as_json)
 
 
 @command.command(epilog=_ID)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from octavo.app.cli.output import echo_json
-from octavo.app.cli.stored import SHORT_ID
+from octavo.app.memory.telling import told
+from octavo.app.memory.verdicts import GRAVITY
 
 if TYPE_CHECKING:
     from octavo.app.memory.check import Check
@@ -16,23 +18,15 @@ if TYPE_CHECKING:
     from octavo.storage.memory_records import Conflict, Correction, Memory
 
 
-def print_verdicts(documents: list[dict[str, Any]], *, as_json: bool) -> None:
-    """One document for what was said: the gravest claim's, with the others under "claims"."""
-    from octavo.app.memory.verdicts import GRAVITY
-
-    first = min(documents, key=lambda document: GRAVITY.index(document["verdict"]))
+def print_verdicts(checks: Sequence[Check], documents: list[dict[str, Any]], *, as_json: bool) -> None:
+    """One document for what was said: the gravest claim's, with all of them under "claims"; or sentences."""
     if as_json:
+        first = min(documents, key=lambda document: GRAVITY.index(document["verdict"]))
         echo_json(first | {"claims": documents})
         return
-    for document in documents:
-        click.echo(f"{document['verdict']}: {document['reason']}")
-        for conflict in document["conflicts"]:
-            click.echo(f"    {conflict['verdict']} with “{conflict['text']}” ({conflict['memory'][:SHORT_ID]})")
-        if document["confirm"]:
-            click.echo("    It is about health or safety: please check it; `octavo memory undo` takes it back.")
-        unread = document["num_unread"]
-        tail = f"; {unread} pairs were left unread, for there is no model" if unread else ""
-        click.echo(f"    checked by {document['checked_by']}{tail}")
+    for check in checks:
+        for line in told(check):
+            click.echo(line)
 
 
 def check_document(check: Check) -> dict[str, Any]:

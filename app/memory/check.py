@@ -95,7 +95,8 @@ def check_claim(
     pairs = [(memory, with_implied(Claim.from_document(memory.claim), claim, implied)) for memory in found.values()]
     met, num_unread = judged(pairs, claim, text, judge)
     finding = gravest([m.finding for m in met]) if met else Finding("compatible", "Nothing remembered is about it.")
-    checked_by = RULES if judge is None else f"{RULES} and {judge.name}"
+    # A model that had nothing to read has checked nothing.
+    checked_by = next((m.checked_by for m in met if m.checked_by != RULES), RULES)
     return Check(text, claim, tuple(met), finding, checked_by, num_unread)
 
 

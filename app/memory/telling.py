@@ -1,0 +1,21 @@
+"""A check in sentences for a person, the same on the command line and on the screen."""
+
+from __future__ import annotations
+
+from octavo.app.memory.check import Check
+
+
+def told(check: Check) -> list[str]:
+    """The verdict with its reason, what it conflicts with, what the person is asked, and who checked."""
+    lines = [f"{check.verdict}: {check.finding.reason}"]
+    lines += [
+        f"    {met.finding.verdict} with “{met.memory.text}” (said on {met.memory.said[:10]})"
+        for met in check.with_verdict("tension", "contradiction", "update")
+    ]
+    if check.verdict == "tension":
+        lines.append("    Both are kept until you decide.")
+    elif check.finding.confirm:
+        lines.append("    It is about health or safety: please make sure that it is right.")
+    unread = f"; {check.num_unread} pairs were left unread, for there is no model" if check.num_unread else ""
+    lines.append(f"    checked by {check.checked_by}{unread}")
+    return lines
