@@ -1,8 +1,8 @@
 """What is kept of history that left the window: one immutable block a range of messages, drawn from the messages alone.
 
-A line is a sentence of the person or of an answer, shortened, under what it is: a goal, a constraint, an open
-decision, an event, a fact. A block is never made from another block. Each line names its messages, and every number,
-date and name in it must stand in them, or it is dropped.
+A line is a sentence of the person (or of an answer, where it says what was agreed), shortened, under what it is: a
+goal, a constraint, an open decision, an event, a fact. A block is never made from another block. Each line names its
+messages, and every number, date and name in it must stand in them, or it is dropped.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from octavo.app.memory.clauses import Piece, language_of, plain, sentences
+from octavo.app.memory.clauses import Piece, plain, sentences
 from octavo.app.memory.extract import own_text, worth_keeping
 from octavo.app.memory.normalise import statements
 from octavo.app.memory.recall import without_fences
@@ -25,33 +25,30 @@ Kind: TypeAlias = Literal["goal", "constraint", "decision", "open", "event", "fa
 
 _PATTERNS: tuple[tuple[Kind, str], ...] = (
     (
+        "open",
+        r"\b(?:not sure|undecided|still (?:need|have) to decide|not decided|whether|which (?:one|of)|tbd)\b"
+        r"|还没决定|不确定|要不要",
+    ),
+    (
         "constraint",
-        r"\b(?:must(?: not)?|mustn't|can(?:no|')t|should(?: not|n't)?|have to|has to|need(?:s)? to|at most|at least|"
-        r"no more than|"
-        r"only|never|budget|deadline|limit|without|allergic|avoid)\b|必须|不能|不可以|最多|至少|只能|预算|截止|过敏|"
-        r"不要",
+        r"\b(?:must(?: not)?|mustn't|can(?:no|')t|should(?: not|n't)?|have to|has to|needs? to|at most|at least|"
+        r"no more than|only|never|budget|deadline|limit|without|allergic|avoid)\b"
+        r"|必须|不能|不可以|最多|至少|只能|预算|截止|过敏|不要",
     ),
     (
         "decision",
         r"\b(?:decided|agreed|we(?:'ll| will)|let's (?:go with|use|take)|i(?:'ll| will)|going with|chose|settled on|"
-        r"instead of)\b"
-        r"|决定|就用|选了|改成|同意",
-    ),
-    (
-        "open",
-        r"\b(?:not sure|undecided|still (?:need|have) to decide|whether|which (?:one|of)|tbd)\b|还没决定|不确定|要不要",
+        r"instead of)\b|决定|就用|选了|改成|同意",
     ),
     (
         "goal",
-        r"\b(?:want(?:s)? to|would like|plan(?:ning)? to|goal|aim|trying to|hope to|need (?:a|an|help)|looking for|"
-        r"working on)\b"
-        r"|想要?|打算|计划|目标|希望",
+        r"\b(?:wants? to|would like|i'd like|plan(?:ning)?|goal|aim|trying to|hope to|need (?:a|an|help)|"
+        r"looking for|working on)\b|想要?|打算|计划|目标|希望",
     ),
     (
         "event",
         r"\b(?:yesterday|today|tomorrow|last (?:week|month|year)|next (?:week|month|year)|in (?:19|20)\d\d|on "
-        r"\w+day|ago)\b"
-        r"|昨天|今天|明天|上周|下周|去年|明年",
+        r"\w+day|ago)\b|昨天|今天|明天|上周|下周|去年|明年",
     ),
 )
 _KINDS = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _PATTERNS)
@@ -69,7 +66,10 @@ _FILLER = re.compile(
     re.IGNORECASE,
 )
 _LONGEST = 240  # characters of a line
-_ANSWER_KINDS = frozenset(("decision",))
+_SHORTEST = 8
+_AGREED = re.compile(
+    r"\b(?:we (?:have )?(?:agreed|decided)|as agreed)\b|我们决定|我们同意", re.IGNORECASE
+)  # in an answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,16 +155,18 @@ def _lines(message: StoredMessage) -> list[tuple[Kind, str]]:
 
 def _kind(sentence: Piece, message: StoredMessage) -> Kind | None:
     text = sentence.text
-    if len(text) < 8 or len(text) > 4 * _LONGEST:
+    if len(text) < _SHORTEST or len(text) > 4 * _LONGEST or text.rstrip().endswith(("?", "？")):
         return None
+    if message.role != "user":
+        return "decision" if _AGREED.search(text) else None
     for kind, pattern in _KINDS:
         if pattern.search(text):
-            return kind if message.role == "user" or kind in _ANSWER_KINDS else None
-    if message.role == "user" and language_of(text) in ("en", "zh"):
-        said = datetime.fromisoformat(message.created).date()
-        if any(worth_keeping(claim) for statement in statements(text, said) for claim in statement.claims):
-            return "fact"
-    return None
+            return kind
+    if _NUMBER.search(text) or _NAME.search(text[1:].replace(" I ", " ")):
+        return "fact"  # figures, dates and names are what nobody can guess again
+    said = datetime.fromisoformat(message.created).date()
+    kept = any(worth_keeping(claim) for statement in statements(text, said) for claim in statement.claims)
+    return "fact" if kept else None
 
 
 def _shortened(text: str) -> str:
