@@ -177,14 +177,15 @@ class Chat:
 
     def _stream(self, draft: _Draft, prompt_ids: list[int], is_cancelled: Callable[[], bool]) -> ChatEvents:
         policy = self._settings.generation.policy()
-        owner = draft.message.conversation_id
+        owner, budgets = draft.message.conversation_id, self.assistant.budgets
+        place = {"device": budgets.device} if budgets is not None else {}
         answer = self.assistant.answer_prompt(prompt_ids, policy, owner=owner, is_cancelled=is_cancelled)
         # Closed here and now, whoever still holds the events: that is what frees the engine.
         with closing(answer) as events:
             for event in events:
                 if isinstance(event, Answer):
                     draft.text, draft.token_ids = event.text, _spelling(event, self.assistant.tokenizer)
-                    yield AnswerDone(draft.finish(_STATUS[event.finish_reason], event.record()), event)
+                    yield AnswerDone(draft.finish(_STATUS[event.finish_reason], event.record() | place), event)
                 else:
                     draft.add(event)
                     yield AnswerText(draft.message.id, event.text, len(draft.token_ids))

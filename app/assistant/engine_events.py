@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from octavo.app.assistant.chat import ChatEvent
+from octavo.app.assistant.forgetting import Forgotten
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +18,15 @@ class ModelLoading:
 
 @dataclass(frozen=True, slots=True)
 class ModelReady:
-    """`context` tokens for prompt and answer together; the load took `load_s` seconds."""
+    """`context` tokens for prompt and answer together; the load took `load_s` seconds.
+
+    `budgets` are sentences: what memory and disk the tiers of its pages got, and why.
+    """
 
     name: str
     context: int
     load_s: float
+    budgets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +46,9 @@ class ModelFailed:
 class Status:
     """What the engine is doing and holds. Bytes; `tokens_used` of `tokens_limit` fill the context of the last answer.
 
-    `kv_used` counts the pages with content, those kept for reuse among them. `tokens_per_s` is of the answer that
-    runs, or ran last. Without a model all but `process_rss` are 0.
+    `kv_used` of `kv_total` is what the device's pool holds, pages kept for reuse among them; `host_used` of
+    `host_total` is the same for the RAM below it. `tokens_per_s` is of the answer that runs, or ran last. Without a
+    model all but `process_rss` are 0.
     """
 
     busy: bool
@@ -53,6 +59,23 @@ class Status:
     tokens_used: int
     tokens_limit: int
     tokens_per_s: float
+    host_used: int = 0
+    host_total: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemsFound:
+    """Sentences about pages that could not be kept or read back, each told once. No answer is wrong for them."""
+
+    sentences: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PagesForgotten:
+    """What was kept of a deleted conversation is gone, or `result` says why not."""
+
+    conversation_id: str
+    result: Forgotten
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,4 +93,14 @@ class EngineCrashed:
     traceback: str
 
 
-EngineEvent = ChatEvent | ModelLoading | ModelReady | ModelFailed | Status | TurnFailed | EngineCrashed
+EngineEvent = (
+    ChatEvent
+    | ModelLoading
+    | ModelReady
+    | ModelFailed
+    | Status
+    | ProblemsFound
+    | PagesForgotten
+    | TurnFailed
+    | EngineCrashed
+)

@@ -10,22 +10,25 @@ import gc
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from octavo.app.assistant.assistant import open_model
 from octavo.app.assistant.chat import LEAF, Chat, ChatEvent, UserSaved, question_of, save_edit, save_question
+from octavo.app.assistant.engine_commands import AnswerQuestion, Ask, ForgetPages, LoadModel
 from octavo.app.assistant.engine_events import (
     EngineCrashed,
     EngineEvent,
     ModelFailed,
     ModelLoading,
     ModelReady,
+    PagesForgotten,
+    ProblemsFound,
     TurnFailed,
 )
+from octavo.app.assistant.forgetting import forget, noted, store_problems
 from octavo.app.assistant.gauge import Gauge
 from octavo.app.errors import AppError
 from octavo.engine.errors import EngineError
@@ -39,26 +42,6 @@ if TYPE_CHECKING:
     from octavo.storage.paths import Paths
 
 Load = Callable[["ResolvedModel", "Settings", "Paths"], "Assistant"]
-
-
-@dataclass(frozen=True, slots=True)
-class _LoadModel:
-    model: str | None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Ask:
-    """A question to be saved or found, then answered."""
-
-    question: Callable[[], StoredMessage]
-    is_new: bool
-    cancelled: threading.Event = field(default_factory=threading.Event)
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    ask: _Ask
-    question: StoredMessage
 
 
 class EngineThread:
@@ -85,9 +68,11 @@ class EngineThread:
         self._settings = settings
         self._paths = paths
         self._open = load or open_model
-        self._intake: SimpleQueue[_LoadModel | _Ask | None] = SimpleQueue()
-        self._work: SimpleQueue[_LoadModel | _Answer | None] = SimpleQueue()
-        self._asked: set[_Ask] = set()
+        self._intake: SimpleQueue[LoadModel | Ask | ForgetPages | None] = SimpleQueue()
+        self._work: SimpleQueue[LoadModel | AnswerQuestion | ForgetPages | None] = SimpleQueue()
+        self._unwanted: SimpleQueue[str] = SimpleQueue()
+        self._told: set[str] = set()  # problems
+        self._asked: set[Ask] = set()
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._threads = [
@@ -105,7 +90,7 @@ class EngineThread:
 
     def load(self, model: str | None = None) -> None:
         """Load a model by name or path, or the one the settings name; the one before is let go first."""
-        self._intake.put(_LoadModel(model))
+        self._intake.put(LoadModel(model))
 
     def turn(self, conversation_id: str, text: str, *, parent_id: str | None = LEAF, system: str | None = None) -> None:
         """Save a question and answer it; see `save_question`."""
@@ -118,6 +103,11 @@ class EngineThread:
     def regenerate(self, message_id: str) -> None:
         """Answer a question once more; `message_id` is the question or one of its answers."""
         self._ask(lambda: question_of(self._conversations, message_id), is_new=False)
+
+    def forget(self, conversation_id: str) -> None:
+        """Drop the pages of a conversation that `delete_conversation` deleted, also while an answer runs."""
+        self._unwanted.put(conversation_id)
+        self._intake.put(ForgetPages())
 
     def cancel(self) -> None:
         """End the answer that runs, within one step of the engine, and those that wait. What came is kept."""
@@ -140,7 +130,7 @@ class EngineThread:
         return not any(thread.is_alive() for thread in self._threads)
 
     def _ask(self, question: Callable[[], StoredMessage], *, is_new: bool) -> None:
-        ask = _Ask(question, is_new)
+        ask = Ask(question, is_new)
         with self._lock:
             self._asked.add(ask)
         self._intake.put(ask)
@@ -148,42 +138,47 @@ class EngineThread:
     def _save_questions(self) -> None:
         """The first thread: save each question when it comes, and pass everything on in order."""
         while (command := self._intake.get()) is not None:
-            if isinstance(command, _LoadModel):
+            if not isinstance(command, Ask):
                 self._work.put(command)
                 continue
             try:
                 question = command.question()
                 if command.is_new:
                     self._emit(UserSaved(question))
-                self._work.put(_Answer(command, question))
+                self._work.put(AnswerQuestion(command, question))
             except Exception as error:
-                self._forget(command)
+                self._settle(command)
                 self._report(error)
         self._work.put(None)
 
     def _run(self) -> None:
         """The second thread: everything that touches torch."""
+        self._forget_noted()
         while (command := self._work.get()) is not None:
             if self._closing.is_set():
                 continue
             try:
-                if isinstance(command, _LoadModel):
+                if isinstance(command, LoadModel):
                     self._load(command.model)
-                else:
+                elif isinstance(command, AnswerQuestion):
                     self._answer(command)
+                else:
+                    self._forget_unwanted()
             except Exception as error:
                 self._report(error)
             with suppress(Exception):
-                self._emit(self._gauge.status(self._chat.assistant if self._chat else None, busy=False))
+                self._emit(self._gauge.status(self._assistant, busy=False))
+                self._tell_problems(self._assistant.take_problems() if self._assistant else ())
         self._let_go()
+        self._forget_noted()
 
-    def _answer(self, command: _Answer) -> None:
+    def _answer(self, command: AnswerQuestion) -> None:
         try:
             if self._chat is None:
                 self._load(self._model)
             if self._chat is None or self._is_joined(command):
                 return
-            events = self._chat.answer(command.question, is_cancelled=command.ask.cancelled.is_set)
+            events = self._chat.answer(command.question, is_cancelled=lambda: self._between_steps(command.ask))
             with closing(events):
                 for event in events:
                     try:
@@ -197,14 +192,38 @@ class EngineThread:
             self._let_go()  # whatever state the engine is in, nothing more is asked of it
             raise
         finally:
-            self._forget(command.ask)
+            self._settle(command.ask)
 
     def _tell(self, event: ChatEvent, assistant: Assistant) -> None:
         self._emit(event)
         if self._gauge.follow(event):
             self._emit(self._gauge.status(assistant, busy=True))
+            self._tell_problems(assistant.take_problems())
 
-    def _is_joined(self, command: _Answer) -> bool:
+    def _tell_problems(self, problems: Iterable[str]) -> None:
+        new = tuple(problem for problem in dict.fromkeys(problems) if problem not in self._told)
+        if new:
+            self._told.update(new)
+            self._emit(ProblemsFound(new))
+
+    def _between_steps(self, ask: Ask) -> bool:
+        """What is done while an answer runs, once a step of its engine; true if the answer is to end."""
+        self._forget_unwanted()
+        return ask.cancelled.is_set()
+
+    def _forget_unwanted(self) -> None:
+        while not self._unwanted.empty():
+            conversation_id = self._unwanted.get()
+            self._emit(PagesForgotten(conversation_id, forget(self._paths, conversation_id, self._assistant)))
+
+    def _forget_noted(self) -> None:
+        """Go on with what could not be forgotten so far, while this process does not have the page store itself."""
+        for conversation_id in noted(self._paths):
+            result = forget(self._paths, conversation_id)
+            with suppress(Exception):
+                self._emit(PagesForgotten(conversation_id, result))
+
+    def _is_joined(self, command: AnswerQuestion) -> bool:
         """True if another question was sent below a new one that nobody has answered yet."""
         question = command.question
         path = self._conversations.path(question.conversation_id)
@@ -234,16 +253,25 @@ class EngineThread:
             self._emit(ModelFailed(name, f"{name} could not be loaded: {type(error).__name__}: {error}."))
             return
         self._chat = Chat(assistant, self._conversations, self._settings, name)
-        self._emit(ModelReady(name, assistant.engine.max_context, time.perf_counter() - started))
+        budgets = assistant.budgets.notes if assistant.budgets is not None else ()
+        self._emit(ModelReady(name, assistant.engine.max_context, time.perf_counter() - started, budgets))
+        if assistant.store is not None:
+            self._tell_problems(store_problems(assistant.store))
+
+    @property
+    def _assistant(self) -> Assistant | None:
+        return self._chat.assistant if self._chat is not None else None
 
     def _let_go(self) -> None:
         """Close the model that is loaded, if there is one; its pages are written down, so this may take a moment."""
-        chat, self._chat, self._gauge = self._chat, None, Gauge()
-        if chat is not None:
+        assistant, self._chat, self._gauge = self._assistant, None, Gauge()
+        if assistant is not None:
             with suppress(Exception):
-                chat.assistant.close()
+                assistant.close()
+            with suppress(Exception):
+                self._tell_problems(assistant.take_problems())
 
-    def _forget(self, ask: _Ask) -> None:
+    def _settle(self, ask: Ask) -> None:
         with self._lock:
             self._asked.discard(ask)
 

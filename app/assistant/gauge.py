@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from octavo.app.assistant.chat import AnswerDone, AnswerStarted, AnswerText
 from octavo.app.assistant.engine_events import EngineEvent, Status
+from octavo.app.assistant.forgetting import host_bytes
 
 if TYPE_CHECKING:
     from octavo.app.assistant.assistant import Assistant
@@ -48,6 +49,7 @@ class Gauge:
 
         engine = assistant.engine if assistant is not None else None
         cache = engine.cache if engine is not None else None
+        host_used, host_total = host_bytes(cache) if cache is not None else (0, 0)
         return Status(
             busy=busy,
             weights=engine.weight_bytes if engine else 0,
@@ -57,4 +59,6 @@ class Gauge:
             tokens_used=self._prompt_tokens + self._num_tokens,
             tokens_limit=engine.max_context if engine else 0,
             tokens_per_s=self._rate,
+            host_used=host_used,
+            host_total=host_total,
         )

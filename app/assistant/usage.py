@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from octavo.engine.events import AnswerMetrics
@@ -13,15 +14,30 @@ def describe_reading(metrics: AnswerMetrics, device: str = "cpu") -> str:
 
     On a CPU the device's pages are in memory like the host's.
     """
-    sources = {"memory": metrics.reused_host, "disk": metrics.reused_disk}
+    reused = {"device": metrics.reused_device, "host": metrics.reused_host, "disk": metrics.reused_disk}
+    return _in_words(reused, metrics.computed_tokens, metrics.ttft_s or metrics.prefill_s, device)
+
+
+def describe_record(record: Mapping[str, Any]) -> str:
+    """`describe_reading` for an answer as it was stored; empty where its record does not say."""
+    usage, timings = record.get("usage") or {}, record.get("timings") or {}
+    reused, computed = usage.get("reused_from"), usage.get("computed_tokens")
+    if reused is None or computed is None:
+        return ""
+    seconds = timings.get("ttft_s") or timings.get("prefill_s") or 0.0
+    return _in_words(reused, computed, seconds, record.get("device", "cpu"))
+
+
+def _in_words(reused: Mapping[str, int], computed: int, seconds: float, device: str) -> str:
+    """`reused` has the tokens found on "device", "host" and "disk"."""
+    sources = {"memory": reused["host"], "disk": reused["disk"]}
     if device.startswith("cuda"):
-        sources = {"the GPU": metrics.reused_device, **sources}
+        sources = {"the GPU": reused["device"], **sources}
     else:
-        sources["memory"] += metrics.reused_device
-    parts = [f"{count:,} tokens from {place}" for place, count in sources.items() if count]
+        sources["memory"] += reused["device"]
+    parts = [f"{count:,} token{'s' * (count != 1)} from {place}" for place, count in sources.items() if count]
     if not parts:
-        parts = [f"{metrics.computed_tokens:,} token{'s' * (metrics.computed_tokens != 1)} read"]
-    elif metrics.computed_tokens:
-        parts.append(f"{metrics.computed_tokens:,} read again")
-    seconds = metrics.ttft_s or metrics.prefill_s
+        parts = [f"{computed:,} token{'s' * (computed != 1)} read"]
+    elif computed:
+        parts.append(f"{computed:,} read again")
     return ", ".join([*parts, f"{seconds:.1f} s" if seconds < 10 else f"{seconds:,.0f} s"])

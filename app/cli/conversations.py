@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from octavo.app.cli.output import echo_json
+from octavo.app.cli.progress import announce
 from octavo.app.cli.stored import SHORT_ID, find_conversation, open_conversations
 from octavo.app.errors import AppError
 
@@ -112,15 +113,26 @@ def export(conversation: str, form: str | None, output: Path | None) -> None:
 @click.argument("given", nargs=-1, required=True, metavar="ID...")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def delete(given: tuple[str, ...], yes: bool) -> None:
-    """Delete conversations with all their branches."""
+    """Delete conversations with all their branches, and what is kept on the disk of having read them."""
+    from octavo.app.assistant.forgetting import delete_conversation, forget, noted
+    from octavo.storage.paths import Paths
+
+    paths = Paths.from_environment()
     with open_conversations(write=True) as conversations:
         found = {found.id: found for found in (find_conversation(conversations, item) for item in given)}
         for conversation in found.values():
             if not yes:
                 messages = f"{conversation.num_messages} message{'' if conversation.num_messages == 1 else 's'}"
                 click.confirm(f"Delete “{_title(conversation)}” ({messages})?", abort=True, err=True)
-            conversations.delete(conversation.id)
-            click.echo(f"Deleted “{_title(conversation)}”.")
+            delete_conversation(conversations, paths, conversation.id)
+            result = forget(paths, conversation.id)
+            freed = f" {result.freed()} are free again." if result.freed() else ""
+            click.echo(f"Deleted “{_title(conversation)}”.{freed}")
+            if result.problem:
+                announce(result.problem)
+        for conversation_id in noted(paths):  # of earlier times, when that was not possible
+            if conversation_id not in found:
+                forget(paths, conversation_id)
 
 
 def _document(conversations: Conversations, conversation: Conversation, form: str) -> str:

@@ -59,9 +59,12 @@ class FakeEngine:
     steps: int = 0
     error: str | None = None
     closed: bool = False
+    problems: list[str] = field(default_factory=list)
+    forgotten: list[str] = field(default_factory=list)
+    forget_error: Exception | None = None
 
     def __post_init__(self) -> None:
-        self.cache = SimpleNamespace(nbytes=1280, used_bytes=1000)
+        self.cache = SimpleNamespace(nbytes=1280, used_bytes=1000, tiers=SimpleNamespace(host=None))
         self._pages: set[tuple[int, ...]] = set()
         self._running: tuple[int, GenerationPolicy] | None = None
         self._written: list[int] = []
@@ -85,7 +88,15 @@ class FakeEngine:
         return len(self.prompts)
 
     def take_problems(self) -> list[str]:
-        return []
+        problems, self.problems = self.problems, []
+        return problems
+
+    def forget(self, owner: str) -> int:
+        self.forgotten.append(owner)
+        self.cache.used_bytes -= 400
+        if self.forget_error is not None:
+            raise self.forget_error
+        return 5000
 
     def close(self) -> None:
         self.closed = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from octavo.app.assistant.chat import (
     title_of,
 )
 from octavo.app.assistant.history import set_system
+from octavo.app.assistant.usage import describe_record
 from octavo.app.settings import Settings, load_settings
 from octavo.engine.config import GenerationPolicy
 from octavo.storage.conversations import Conversations, StoredMessage
@@ -64,6 +66,18 @@ def test_a_turn_tells_what_happens_in_order_and_saves_it(
 def test_the_pages_of_an_answer_are_the_conversations(chat: Chat, engine: Any, conversation_id: str) -> None:
     list(chat.turn(conversation_id, "Hello"))
     assert engine.owners == [conversation_id]
+
+
+def test_an_answer_keeps_where_it_was_read(chat: Chat, conversation_id: str) -> None:
+    record = finished(chat.turn(conversation_id, "Hello")).message.record
+    assert "device" not in record
+    chat.assistant.budgets = SimpleNamespace(device="cuda")  # type: ignore[assignment]
+    record = finished(chat.turn(conversation_id, "Hello again")).message.record
+    assert record["device"] == "cuda"
+    reused = record["usage"]["reused_from"]["device"]
+    assert describe_record(record) == (
+        f"{reused} tokens from the GPU, {record['usage']['computed_tokens']} read again, 0.2 s"
+    )
 
 
 def test_the_question_is_saved_before_the_engine_is_asked(

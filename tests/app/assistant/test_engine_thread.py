@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import pytest
@@ -19,12 +20,16 @@ from octavo.app.assistant.engine_events import (
     ModelFailed,
     ModelLoading,
     ModelReady,
+    PagesForgotten,
+    ProblemsFound,
     Status,
     TurnFailed,
 )
 from octavo.app.assistant.engine_thread import EngineThread
+from octavo.app.assistant.forgetting import Forgotten, delete_conversation, noted
 from octavo.app.settings import Settings, load_settings
 from octavo.storage.conversations import Conversations
+from octavo.storage.pages import open_store
 from octavo.storage.paths import Paths
 
 E = TypeVar("E")
@@ -153,6 +158,86 @@ def test_a_model_that_is_let_go_of_writes_down_its_pages_first(
     engine.closed = False
     assert thread.close(PATIENCE_S)
     assert engine.closed
+
+
+def test_pages_are_forgotten_with_and_without_a_model(thread: EngineThread, screen: Screen, engine: Any) -> None:
+    thread.forget("gone")
+    assert screen.wait(PagesForgotten) == PagesForgotten("gone", Forgotten())
+    assert engine.forgotten == []
+    thread.load()
+    thread.forget("gone too")
+    assert screen.wait(PagesForgotten) == PagesForgotten("gone too", Forgotten(memory=400))
+    assert engine.forgotten == ["gone too"]
+
+
+def test_pages_are_forgotten_between_the_steps_of_an_answer(
+    thread: EngineThread, screen: Screen, engine: Any, conversation_id: str
+) -> None:
+    slow(engine)
+    thread.turn(conversation_id, "Hello")
+    screen.wait(AnswerText)
+    thread.forget("another")
+    screen.wait(PagesForgotten)
+    assert "AnswerDone" not in screen.kinds()
+    thread.cancel()
+    assert screen.wait(AnswerDone).message.text
+    assert engine.forgotten == ["another"]
+
+
+def test_what_could_not_be_forgotten_is_when_the_thread_starts_or_ends(
+    screen: Screen, loader: Loader, conversations: Conversations, model_file: Path
+) -> None:
+    paths = Paths.from_environment()
+    first, second = conversations.create().id, conversations.create().id
+    settings = load_settings({"model": str(model_file)})
+    with open_store(paths.pages_dir, 1 << 20):
+        delete_conversation(conversations, paths, first)
+        thread = EngineThread(conversations, screen, settings=settings, paths=paths, load=loader)
+        thread.start()
+        assert "Another process" in screen.wait(PagesForgotten).result.problem
+        thread.load()
+        screen.wait(ModelReady)
+        assert noted(paths) == [first]
+        delete_conversation(conversations, paths, second)
+    assert thread.close(PATIENCE_S)
+    assert noted(paths) == []
+    assert [event.result for event in screen.events if isinstance(event, PagesForgotten)][1:] == [Forgotten()] * 2
+
+
+def test_problems_are_told_once_each(thread: EngineThread, screen: Screen, engine: Any, conversation_id: str) -> None:
+    engine.problems = ["The disk is full.", "The disk is full."]
+    thread.load()
+    assert screen.wait(ProblemsFound).sentences == ("The disk is full.",)
+    engine.problems = ["The disk is full.", "A page could not be read."]
+    thread.turn(conversation_id, "Hello")
+    assert screen.wait(ProblemsFound).sentences == ("A page could not be read.",)
+    thread.load()
+    screen.wait(ModelReady)
+    assert thread.close(PATIENCE_S)
+    assert screen.kinds().count("ProblemsFound") == 2
+
+
+def test_problems_of_the_store_and_of_its_closing_are_told(
+    thread: EngineThread, screen: Screen, loader: Loader, engine: Any
+) -> None:
+    paths = Paths.from_environment()
+    with open_store(paths.pages_dir, 1 << 20):
+        loader.assistant.store = open_store(paths.pages_dir, 1 << 20)
+        thread.load()
+        (sentence,) = screen.wait(ProblemsFound).sentences
+        assert sentence.startswith("Another process writes the page store ")
+        engine.problems = []
+        loader.before = lambda: setattr(engine, "problems", [])
+        engine.close = lambda: engine.problems.append("The last page could not be written.")
+        thread.load()
+        assert screen.wait(ProblemsFound).sentences == ("The last page could not be written.",)
+
+
+def test_the_budgets_come_with_the_model(thread: EngineThread, screen: Screen, loader: Loader) -> None:
+    budgets = SimpleNamespace(notes=("vram auto: all of it.", "ram off."), device="cpu")
+    loader.assistant.budgets = budgets  # type: ignore[assignment]
+    thread.load()
+    assert screen.wait(ModelReady).budgets == ("vram auto: all of it.", "ram off.")
 
 
 def test_a_question_loads_the_model_if_nobody_did(thread: EngineThread, screen: Screen, conversation_id: str) -> None:

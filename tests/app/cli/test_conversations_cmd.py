@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ from octavo.engine.events import AnswerMetrics
 from octavo.engine.tokenizer import Message
 from octavo.storage.conversations import Conversations
 from octavo.storage.database import open_database
+from octavo.storage.pages import open_store
 from octavo.storage.paths import Paths
 
 METRICS = AnswerMetrics(5, 0, 0, 0, 0, 5, 2, 0.0, 0.1, 0.2, 10.0, 12.0, 100.0, 0.3)
@@ -134,6 +136,45 @@ def test_delete_asks_first(octavo: Octavo, stored: dict[str, str], monkeypatch: 
     assert in_database(lambda conversations: conversations.list()) == []
 
 
+@dataclass(frozen=True)
+class Page:
+    owner: str
+    identity: bytes = b"p" * 32
+    parent: bytes = b"r" * 32
+    token_ids: tuple[int, ...] = (1, 2, 3, 4)
+    origin: str = "prefill"
+    data: bytes = bytes(256)
+
+
+@pytest.fixture
+def kept(stored: dict[str, str]) -> dict[str, str]:
+    """The conversation about fish has a page in the store, of three units of 4 KiB."""
+    with open_store(Paths.from_environment().pages_dir, 16 << 20) as store:
+        assert store.open_space(b"r" * 32, {}, 2, 128, 4).write([Page(stored["fish"])]) == [None]
+    return stored
+
+
+def num_pages() -> int:
+    with open_store(Paths.from_environment().pages_dir, None, write=False) as store:
+        return store.stats().num_pages
+
+
+def test_delete_forgets_what_is_kept_on_disk(octavo: Octavo, kept: dict[str, str]) -> None:
+    result = octavo("conversations", "delete", kept["birds"], kept["fish"], "--yes")
+    assert result.out == ("Deleted “Why do birds sing?”.\nDeleted “Do fish sleep?”. 12.3 kB on disk are free again.\n")
+    assert (result.code, result.err, num_pages()) == (0, "", 0)
+
+
+def test_delete_beside_a_process_that_has_the_page_store_is_made_up_for(octavo: Octavo, kept: dict[str, str]) -> None:
+    with open_store(Paths.from_environment().pages_dir, None):
+        result = octavo("conversations", "delete", kept["fish"], "--yes")
+    assert (result.code, result.out) == (0, "Deleted “Do fish sleep?”.\n")
+    assert result.err.startswith("Pages of the deleted conversation are still on disk and go when `octavo` starts")
+    assert result.err.count("\n") == num_pages() == 1
+    octavo("conversations", "delete", kept["birds"], "--yes")
+    assert num_pages() == 0
+
+
 @pytest.mark.parametrize("arguments", [["show"], ["delete", "--yes"], ["export"]])
 @pytest.mark.parametrize("given", ["zzzz", "zz"])
 def test_an_unknown_id_is_one_sentence(
@@ -166,6 +207,7 @@ class FakeAssistant:
             encode_chat=lambda messages: [ord(c) for message in messages for c in self.written(message)],
         )
         self.error: Exception | None = None
+        self.budgets = None
 
     @staticmethod
     def written(message: Message) -> str:
