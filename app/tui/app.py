@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 import time
 from collections.abc import Iterable
 from dataclasses import replace
@@ -88,6 +89,8 @@ class OctavoApp(App[None]):
         """Once the screen is gone: end the engine's threads and let go of the database."""
         if self._chat is not None and self._chat.backend is not None:
             self._chat.backend.close()
+            for sentence in self._chat.events.last_words():
+                sys.stderr.write(f"{sentence}\n")
 
     # Choices
 

@@ -23,6 +23,7 @@ COMMANDS = (
     SlashCommand("help", "Keys and commands", keys="F1"),
     SlashCommand("new", "Start a new conversation", keys="Ctrl+N"),
     SlashCommand("model", "Choose the model", "[name]", keys="F4"),
+    SlashCommand("budgets", "See what memory and disk the model may take, and takes"),
     SlashCommand("rename", "Rename this conversation", "[title]", keys="F2"),
     SlashCommand("delete", "Delete this conversation"),
     SlashCommand("export", "Write this conversation to a file (.md or .json)", "[file]"),

@@ -51,3 +51,15 @@ class EventQueue:
         with self._lock:
             events, self._events = self._events, []
         return events
+
+    def last_words(self) -> list[str]:
+        """Sentences about trouble with kept pages that came when nothing was shown any more."""
+        from octavo.app.assistant.engine_events import PagesForgotten, ProblemsFound
+
+        told: list[str] = []
+        for event in self.drain():
+            if isinstance(event, ProblemsFound):
+                told += event.sentences
+            elif isinstance(event, PagesForgotten) and event.result.problem:
+                told.append(event.result.problem)
+        return told

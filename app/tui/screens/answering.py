@@ -154,12 +154,19 @@ class Answering(Managing):
                 await self._done(event)
             case engine_events.Status():
                 self._figures(event)
+            case engine_events.ProblemsFound():
+                for sentence in event.sentences:
+                    self.tell(sentence, severity="warning")
+            case engine_events.PagesForgotten():
+                self.tell_forgotten(event.result)
             case engine_events.ModelLoading():
+                self.budgets = ()
                 self.status.change(model=event.name, state=f"Loading {event.name}…", is_busy=True)
             case engine_events.ModelReady():
                 self.spare_pauses()
                 if self.backend is not None:
                     self.backend.model = event.name
+                self.budgets = event.budgets
                 self.status.change(model=event.name, limit=event.context, used=0)
                 self.status.change(state=_WAITING if self.is_busy else "Ready", is_busy=self.is_busy)
             case engine_events.ModelFailed():
@@ -221,11 +228,13 @@ class Answering(Managing):
             self.sidebar.list.set_current(conversation.id)
 
     def _figures(self, status: Status) -> None:
+        self.figures = status
         self.status.change(
             used=status.tokens_used,
             limit=status.tokens_limit,
             tokens_per_s=status.tokens_per_s,
-            memory=status.process_rss,
+            kv_used=status.kv_used,
+            kv_total=status.kv_total,
         )
 
     def _model_failed(self, event: ModelFailed) -> None:

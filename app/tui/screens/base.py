@@ -20,6 +20,7 @@ from octavo.app.tui.widgets.transcript import Transcript
 from octavo.app.tui.widgets.waiting import WaitingMessages
 
 if TYPE_CHECKING:
+    from octavo.app.assistant.engine_events import Status
     from octavo.app.tui.app import OctavoApp
     from octavo.app.tui.backend import Backend, OpenBackend
 
@@ -40,6 +41,8 @@ class ScreenBase(Screen[None]):
         self.live_text = ""
         self.editing_id: str | None = None
         self.new_system: str | None = None  # the system prompt for the conversation that begins next
+        self.budgets: tuple[str, ...] = ()  # of the model that is loaded, in sentences
+        self.figures: Status | None = None  # the engine's last
         self.unsent = ""  # what was sent before the backend was open
 
     @property
@@ -97,7 +100,7 @@ class ScreenBase(Screen[None]):
 
     def tell(self, text: str, *, severity: str = "information") -> None:
         """A notice in the corner. The text is never markup."""
-        self.app.notify(text, severity=severity, markup=False, timeout=8 if severity == "error" else 4)  # type: ignore[arg-type]
+        self.app.notify(text, severity=severity, markup=False, timeout=4 if severity == "information" else 8)  # type: ignore[arg-type]
 
     @property
     def prompt(self) -> PromptInput:

@@ -158,6 +158,10 @@ class ChatScreen(Commanding):
     async def _new(self) -> None:
         await self.action_new()
 
+    @on(StatusLine.MemoryClicked)
+    def _memory_clicked(self) -> None:
+        self.action_budgets()
+
     @on(StatusLine.ModelClicked)
     def _model_clicked(self) -> None:
         self.action_models()

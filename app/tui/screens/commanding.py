@@ -48,6 +48,9 @@ class Commanding(Answering):
         else:
             self.action_models()
 
+    async def command_budgets(self, argument: str) -> None:
+        self.action_budgets()
+
     async def command_rename(self, argument: str) -> None:
         if argument and self.conversation_id is not None:
             self.rename(self.conversation_id, argument)
@@ -189,6 +192,11 @@ class Commanding(Answering):
         from octavo.app.tui.screens.models import ModelPicker
 
         self.app.push_screen(ModelPicker(self.backend), lambda model: self.use_model(model) if model else None)
+
+    def action_budgets(self) -> None:
+        from octavo.app.tui.screens.budgets import BudgetsScreen
+
+        self.app.push_screen(BudgetsScreen(self.status.figures.model, self.budgets, self.figures))
 
     def action_scroll_transcript(self, pages: int) -> None:
         if pages < 0:

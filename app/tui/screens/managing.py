@@ -12,6 +12,7 @@ from octavo.app.tui.screens.base import ScreenBase
 from octavo.app.tui.widgets.sidebar import PAGE
 
 if TYPE_CHECKING:
+    from octavo.app.assistant.forgetting import Forgotten
     from octavo.app.tui.parts import Part
     from octavo.storage.conversations import Conversation, Conversations, StoredMessage
 
@@ -186,13 +187,26 @@ class Managing(ScreenBase):
         self.in_thread(lambda: self.store.get(conversation_id), ask)
 
     def _delete(self, conversation_id: str) -> None:
+        from octavo.app.assistant.forgetting import delete_conversation
+
+        assert self.backend is not None
+        store, paths, engine = self.store, self.backend.paths, self.backend.engine
+
         async def deleted(_: object) -> None:
+            engine.forget(conversation_id)
             self.waiting.forget(conversation_id)
             if conversation_id == self.conversation_id:
                 await self.show_new()
             self.load_page()
 
-        self.in_thread(lambda: self.store.delete(conversation_id), deleted)
+        self.in_thread(lambda: delete_conversation(store, paths, conversation_id), deleted)
+
+    def tell_forgotten(self, result: Forgotten) -> None:
+        """Say what became of the pages of a conversation that was deleted."""
+        if result.problem:
+            self.tell(result.problem, severity="warning")
+        if freed := result.freed():
+            self.tell(f"{freed} that were kept for the deleted conversation are free again.")
 
     def export(self, conversation_id: str, name: str) -> None:
         """Write a conversation into a file: JSON with all branches for .json, else Markdown."""

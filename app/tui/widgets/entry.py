@@ -14,6 +14,7 @@ from textual.style import Style
 from textual.widget import Widget
 from textual.widgets import Static
 
+from octavo.app.assistant.usage import describe_record
 from octavo.app.tui.parts import FOLDED_CHARACTERS, FOLDED_LINES, Part
 from octavo.app.tui.text import count, visible
 
@@ -160,7 +161,10 @@ class _Footer(Static):
         pieces = [Content(" · ".join(notes))] if notes else []
         if part.is_last and part.message.status != "streaming":
             pieces.append(Content("  ").join(self._actions(part)))
-        return Content("   ").join(pieces)
+        line = Content("   ").join(pieces)
+        reading = describe_record(part.message.record) if part.is_last else ""
+        # On a row of its own, so that a narrow terminal breaks neither it nor the buttons.
+        return Content("\n").join([line, Content(reading)]) if reading else line
 
     def _actions(self, part: Part) -> list[Content]:
         user = part.message.role == "user"

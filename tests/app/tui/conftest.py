@@ -26,7 +26,8 @@ from octavo.app.assistant.chat import (
     save_edit,
     save_question,
 )
-from octavo.app.assistant.engine_events import EngineCrashed, ModelLoading, ModelReady, Status
+from octavo.app.assistant.engine_events import EngineCrashed, ModelLoading, ModelReady, PagesForgotten, Status
+from octavo.app.assistant.forgetting import Forgotten
 from octavo.app.settings import Settings
 from octavo.app.tui.app import OctavoApp
 from octavo.app.tui.backend import Backend
@@ -37,6 +38,7 @@ from octavo.storage.database import Database, open_database
 from octavo.storage.paths import Paths
 
 MODEL = "fake-model"
+BUDGETS = ("vram auto: 1.24 GB hold [all] of it.", "ram off.", "disk auto: up to 64 GB.")
 
 
 class FakeEngine:
@@ -50,6 +52,8 @@ class FakeEngine:
         self.conversations, self.emit = conversations, emit
         self.answers: deque[Sequence[str]] = deque()
         self.left_out: tuple[LeftOut, ...] = ()
+        self.usage: dict[str, Any] = {}
+        self.forgotten = Forgotten()
         self.hold = self.crash = False
         self.calls: list[tuple[str, ...]] = []
         self.is_idle = threading.Event()
@@ -62,7 +66,7 @@ class FakeEngine:
     def load(self, model: str | None = None) -> None:
         self.calls.append(("load", model or ""))
         self.emit(ModelLoading(model or MODEL))
-        self.emit(ModelReady(model or MODEL, 1_000, 0.1))
+        self.emit(ModelReady(model or MODEL, 1_000, 0.1, BUDGETS))
 
     def turn(self, conversation_id: str, text: str, *, system: str | None = None) -> None:
         self.calls.append(("turn", conversation_id, text))
@@ -75,6 +79,10 @@ class FakeEngine:
     def regenerate(self, message_id: str) -> None:
         self.calls.append(("regenerate", message_id))
         self._begin(lambda: question_of(self.conversations, message_id), is_new=False)
+
+    def forget(self, conversation_id: str) -> None:
+        self.calls.append(("forget", conversation_id))
+        self.emit(PagesForgotten(conversation_id, self.forgotten))
 
     def cancel(self) -> None:
         self.calls.append(("cancel",))
@@ -123,7 +131,7 @@ class FakeEngine:
 
     def _end(self, row: StoredMessage, text: str, status: Any) -> None:
         record = {
-            "usage": {"prompt_tokens": 100, "generated_tokens": 7},
+            "usage": {"prompt_tokens": 100, "generated_tokens": 7, **self.usage},
             "timings": {"tokens_per_s": 12.5, "ttft_s": 0.25},
             "finish_reason": "stop",
         }
@@ -131,7 +139,7 @@ class FakeEngine:
         self.is_idle.set()
         if not self.crash:
             self.emit(AnswerDone(replace(row, text=text, status=status, record=record), None))
-            self.emit(Status(False, 0, 0, 0, 1_230_000_000, 107, 1_000, 12.5))
+            self.emit(Status(False, 98_400_000, 310_000_000, 1_240_000_000, 1_500_000_000, 107, 1_000, 12.5))
 
 
 @dataclass

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from octavo.app.assistant.budget import LeftOut
+from octavo.app.assistant.engine_events import ModelLoading, PagesForgotten, ProblemsFound
+from octavo.app.assistant.forgetting import Forgotten
+from octavo.app.tui.screens.budgets import BudgetsScreen
 
 
 async def test_a_question_is_sent_streamed_and_saved(start):
@@ -26,8 +29,61 @@ async def test_status_line_has_model_context_speed_and_memory(start):
     async with start() as run:
         await run.send("Hi")
         status = run.rows()[-1]
-        for text in ("fake-model", "107/1,000 (11%)", "12.5 tok/s", "1.23 GB", "Ready"):
+        for text in ("fake-model", "107/1,000 (11%)", "12.5 tok/s", "KV 0.31/1.24 GB", "Ready"):
             assert text in status
+
+
+async def test_an_answer_says_where_its_tokens_came_from(start):
+    usage = {"reused_from": {"device": 0, "host": 0, "disk": 12_416}, "computed_tokens": 27}
+    async with start((80, 24), lambda engine: engine.usage.update(usage)) as run:
+        await run.send("Hi")
+        (row,) = (number for number, row in enumerate(run.rows()) if "7 tokens · 12.5 tok/s   copy  again" in row)
+        assert "12,416 tokens from disk, 27 read again, 0.2 s" in run.rows()[row + 1]
+
+
+async def test_problems_with_kept_pages_are_notices_in_plain_words(start):
+    async with start() as run:
+        run.engine.emit(ProblemsFound(("The disk [full] is full.", "A page could not be read.")))
+        await run.wait(lambda: "A page could not be read." in run.text(), "the notices")
+        assert "The disk [full] is full." in run.text()
+        assert [notice.severity for notice in run.app._notifications] == ["warning"] * 2
+
+
+async def test_problems_that_come_after_the_screen_are_said_on_stderr(start, capsys):
+    async with start() as run:
+        engine = run.engine
+        late = (ProblemsFound(("The last page could not be written.",)), PagesForgotten("x", Forgotten(problem="No.")))
+        close = engine.close
+        engine.close = lambda: [*map(engine.emit, late), close()]
+    assert capsys.readouterr().err == "The last page could not be written.\nNo.\n"
+
+
+async def test_budgets_are_shown_by_command_and_by_click(start):
+    async with start() as run:
+        await run.send("Hi")
+        await run.screen.run_command("/budgets")
+        await run.settle()
+        for text in (
+            "Memory and disk for fake-model",
+            "vram auto: 1.24 GB hold [all] of it.",
+            "disk auto: up to 64 GB.",
+            "In use now: 310 MB of the pool of 1.24 GB, 98.4 MB of weights, 1.50 GB by the whole process.",
+        ):
+            assert text in " ".join(run.text().replace("│", " ").split())
+        await run.pilot.press("escape")
+        await run.pilot.click("#status-memory")
+        await run.settle()
+        assert isinstance(run.app.screen, BudgetsScreen)
+
+
+async def test_budgets_of_no_model(start):
+    async with start() as run:
+        run.engine.emit(ModelLoading("next"))
+        await run.wait(lambda: run.screen.status.figures.model == "next")
+        await run.screen.run_command("/budgets")
+        await run.settle()
+        assert "No model is loaded yet" in run.text()
+        assert "vram" not in run.text().replace("settings vram", "")
 
 
 async def test_escape_stops_and_leaves_the_engine_idle(start):

@@ -7,7 +7,9 @@ import json
 import pytest
 from textual.widgets import Input
 
+from octavo.app.assistant.forgetting import Forgotten, noted
 from octavo.app.tui.widgets.sidebar import PAGE, ConversationList
+from octavo.storage.paths import Paths
 
 
 @pytest.fixture
@@ -78,6 +80,39 @@ async def test_delete_asks_first(start):
         await run.settle()
         assert "Hello there" not in run.text()
         assert run.screen.conversation_id is None
+
+
+async def test_what_is_kept_of_a_deleted_conversation_is_forgotten(start):
+    paths = Paths.from_environment()
+    paths.pages_dir.mkdir(parents=True)
+    async with start() as run:
+        run.engine.forgotten = Forgotten(disk=12_300_000, memory=4_190_000)
+        await run.send("Hello there")
+        (conversation,) = run.conversations.list()
+        await run.screen.run_command("/delete")
+        await run.settle()
+        await run.pilot.press("y")
+        await run.wait(lambda: ("forget", conversation.id) in run.engine.calls)
+        await run.wait(lambda: _notices(run), "the notice")
+        (notice,) = _notices(run)
+        assert notice.startswith("12.3 MB on disk and 4.19 MB in memory that were kept for the deleted conversation ")
+        assert noted(paths) == [conversation.id], "the note goes with the pages"
+
+
+async def test_what_cannot_be_forgotten_yet_is_said(start):
+    async with start() as run:
+        run.engine.forgotten = Forgotten(problem="Pages of the deleted conversation are still on disk: busy.")
+        await run.send("Hello there")
+        await run.screen.run_command("/delete")
+        await run.settle()
+        await run.pilot.press("y")
+        await run.wait(lambda: _notices(run), "the notice")
+        assert _notices(run) == [run.engine.forgotten.problem]
+        assert run.conversations.list() == []
+
+
+def _notices(run):
+    return [notice.message for notice in run.app._notifications]
 
 
 async def test_the_mouse_opens_a_conversation_and_begins_a_new_one(start):
