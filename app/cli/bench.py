@@ -15,10 +15,12 @@ import click
 from octavo.app.cli.bench_concurrent import concurrent
 from octavo.app.cli.bench_consistency import consistency
 from octavo.app.cli.bench_eviction import eviction
+from octavo.app.cli.bench_fidelity import fidelity
 from octavo.app.cli.bench_needle import needle
 from octavo.app.cli.bench_reopen import reopen
 from octavo.app.cli.bench_startup import startup
 from octavo.app.cli.bench_store import store
+from octavo.app.cli.bench_summary import summary
 
 if TYPE_CHECKING:
     from octavo.engine.engine import Engine
@@ -32,10 +34,12 @@ def command() -> None:
 command.add_command(concurrent)
 command.add_command(consistency)
 command.add_command(eviction)
+command.add_command(fidelity)
 command.add_command(needle)
 command.add_command(reopen)
 command.add_command(startup)
 command.add_command(store)
+command.add_command(summary)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,153 @@
+"""What storing K and V in fewer bits costs: the same text computed with each codec, its predictions compared.
+
+The text is prefilled as a prompt is, in chunks that read earlier pages as the codec encoded them, and every position is
+scored on the token that follows it. Hidden states are kept, logits are computed in blocks: those of a long text would
+not fit in memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from octavo.engine.config import EngineConfig
+from octavo.engine.kernels.dispatch import Kernels, load_kernels
+from octavo.engine.kv.cache import KvCache
+from octavo.engine.model.decoder import Decoder
+from octavo.engine.planner import kv_bytes, tail_bytes
+from octavo.engine.runner import ModelRunner
+from octavo.engine.workspace import RunSizes
+
+if TYPE_CHECKING:
+    from octavo.engine.config import ComputeDtype, KvCodec
+    from octavo.engine.weights.checkpoint import Checkpoint
+
+REFERENCE: KvCodec = "bf16"
+_BLOCK = 128  # positions whose logits exist at a time
+
+
+@dataclass(frozen=True, slots=True)
+class CodecFidelity:
+    """How close one codec comes to bf16 K and V over `positions` predictions.
+
+    `kl` and `kl_p99` are the mean and the 99th percentile of KL(bf16 || codec) in nats; `top1` is the share of
+    positions where both find the same token the likeliest.
+    """
+
+    codec: str
+    perplexity: float
+    kl: float
+    kl_p99: float
+    top1: float
+    positions: int
+
+
+def measure_fidelity(
+    checkpoint: Checkpoint,
+    texts: Sequence[Sequence[int]],
+    first: int,
+    codecs: Sequence[KvCodec],
+    *,
+    compute_dtype: ComputeDtype = "float32",
+    page_size: int = 32,
+    device: str = "cpu",
+    done: Callable[[int], None] = lambda count: None,
+) -> list[CodecFidelity]:
+    """Compare `codecs` with bf16, which comes first in the result, on the positions from `first` on of every text.
+
+    texts: token ids, each no longer than the model's context. In float32 nothing but the codec differs; bfloat16
+    products add a rounding noise that the smallest differences drown in. `done` is told of every text computed.
+    """
+    kernels = load_kernels(device)
+    names = [REFERENCE, *(codec for codec in codecs if codec != REFERENCE)]
+    scores = {name: _Scores() for name in names}
+    count = 0
+    for text in texts:
+        hidden = {}
+        for name in names:
+            config = _config(checkpoint, name, compute_dtype, page_size, len(text))
+            hidden[name] = _hidden_states(checkpoint, kernels, config, list(text), device)[first:-1]
+            count += 1
+            done(count)
+        targets = torch.tensor(text[first + 1 :], device=device)
+        for name, log_probabilities, reference, expected in _blocks(checkpoint, kernels, hidden, targets):
+            scores[name].add(log_probabilities, reference, expected)
+    return [scores[name].result(name) for name in names]
+
+
+def _config(
+    checkpoint: Checkpoint, codec: KvCodec, compute_dtype: ComputeDtype, page_size: int, tokens: int
+) -> EngineConfig:
+    """A pool of just the pages of one text."""
+    run = RunSizes(page_size=page_size, max_sequences=1)
+    pool = kv_bytes(checkpoint.spec, tokens, codec, page_size)
+    tail = tail_bytes(checkpoint.spec, codec, run, has_lower_tier=False)
+    return EngineConfig(
+        page_size=page_size, kv_bytes=pool + tail, kv_codec=codec, compute_dtype=compute_dtype, max_sequences=1
+    )
+
+
+@torch.inference_mode()
+def _hidden_states(
+    checkpoint: Checkpoint, kernels: Kernels, config: EngineConfig, token_ids: list[int], device: str
+) -> Tensor:
+    """Hidden states of every token: float32 [len(token_ids), hidden_size]."""
+    cache = KvCache(checkpoint.spec, config, kernels, "", device)
+    dtype = torch.float32 if config.compute_dtype == "float32" else torch.bfloat16
+    runner = ModelRunner(checkpoint, kernels, cache, len(token_ids), dtype)
+    pages = cache.open(token_ids, "fidelity")
+    hidden = []
+    for start in range(0, len(token_ids), config.prefill_chunk):
+        chunk = token_ids[start : start + config.prefill_chunk]
+        cache.begin_step([pages])
+        cache.begin_chunk(pages, len(chunk) // config.page_size)
+        hidden.append(runner.prefill(chunk, start, pages))
+        cache.publish(pages, token_ids, start + len(chunk))
+    cache.shutdown()
+    return torch.cat(hidden)
+
+
+@torch.inference_mode()
+def _blocks(
+    checkpoint: Checkpoint, kernels: Kernels, hidden: dict[KvCodec, Tensor], targets: Tensor
+) -> Iterator[tuple[KvCodec, Tensor, Tensor, Tensor]]:
+    """Every codec's log-probabilities of a block of positions, those of the reference, and the tokens that follow."""
+    decoder = Decoder(checkpoint, kernels)
+    for start in range(0, len(targets), _BLOCK):
+        rows = slice(start, start + _BLOCK)
+        reference = torch.log_softmax(decoder.logits(hidden[REFERENCE][rows]), dim=-1)
+        for codec, states in hidden.items():
+            scored = reference if codec == REFERENCE else torch.log_softmax(decoder.logits(states[rows]), dim=-1)
+            yield codec, scored, reference, targets[rows]
+
+
+class _Scores:
+    """The figures of one codec, position by position."""
+
+    def __init__(self) -> None:
+        self._surprise: list[Tensor] = []
+        self._kl: list[Tensor] = []
+        self._agrees: list[Tensor] = []
+
+    def add(self, log_probabilities: Tensor, reference: Tensor, targets: Tensor) -> None:
+        """One block: float32 [rows, vocab_size] twice, and the tokens that follow, int64 [rows]."""
+        self._surprise.append(-log_probabilities.gather(1, targets[:, None])[:, 0].double())
+        self._kl.append((reference.exp() * (reference - log_probabilities)).sum(dim=-1).double())
+        likeliest = log_probabilities.argmax(dim=-1, keepdim=True)
+        self._agrees.append(reference.gather(1, likeliest)[:, 0] == reference.amax(dim=-1))
+
+    def result(self, codec: str) -> CodecFidelity:
+        kl = torch.cat(self._kl)
+        return CodecFidelity(
+            codec,
+            math.exp(float(torch.cat(self._surprise).mean())),
+            float(kl.mean()),
+            float(kl.quantile(0.99)),
+            float(torch.cat(self._agrees).double().mean()),
+            len(kl),
+        )
