@@ -71,20 +71,19 @@ class Keeper:
         """
         said = said or datetime.now(UTC)
         outcomes = []
+        stated = _stated(text, said)
+        self._read_ahead(stated, said)
         with self._database.atomic():
-            for statement in _stated(text, said):
+            for statement in stated:
                 self.memories.unforget(forget_keys(statement))
-                outcomes += self.write(statement, said, message_id=message_id, source="user")
+                outcomes += self._write_claims(statement, said, message_id, "user")
         return outcomes
 
     def write(self, statement: Statement, said: datetime, *, message_id: str, source: Source) -> list[Outcome]:
         """Check the claims of a statement and write them down, in one transaction."""
+        self._read_ahead([statement], said)
         with self._database.atomic():
-            return [
-                self._write(claim, statement, said, message_id, source)
-                for claim in statement.claims
-                if not claim.is_implied
-            ]
+            return self._write_claims(statement, said, message_id, source)
 
     def forget(self, memory_id: str) -> None:
         """Delete a memory and everything about it; what it said is not remembered again unless the person asks."""
@@ -135,6 +134,10 @@ class Keeper:
             self.memories, claim, statement.quote, today, implied=implied, judge=self.judge, nearest=self._nearest
         )
 
+    def _write_claims(self, statement: Statement, said: datetime, message_id: str, source: Source) -> list[Outcome]:
+        claims = [claim for claim in statement.claims if not claim.is_implied]
+        return [self._write(claim, statement, said, message_id, source) for claim in claims]
+
     def _write(self, claim: Claim, statement: Statement, said: datetime, message_id: str, source: Source) -> Outcome:
         check = self._settled(self._check(claim, statement, said.date()))
         same = check.with_verdict("duplicate")
@@ -155,14 +158,17 @@ class Keeper:
         self.memories.add_evidence(Evidence(memory.id, message_id, statement.quote, said.isoformat()))
         changes: list[dict[str, Any]] = [{"memory": memory.id, "before": None}]
         replaced = [met for met in check.with_verdict(*SUPERSEDING) if met not in older]
-        for met in replaced:
-            if source == "import":
-                continue  # only what the person says replaces anything
-            changes.append(self._close(met.memory.id, claim.time.start or said.date()))
+        changes += [self._close(met.memory.id, claim.time.start or said.date()) for met in replaced]
         for met in check.met:
-            if met.finding.verdict == "tension" or (met in replaced and (met.finding.confirm or source == "import")):
+            if met.finding.verdict == "tension" or (met in replaced and met.finding.confirm):
                 changes += self._alarm(met, memory)
         return Outcome(check, self.memories.get(memory.id), self._line(check, memory, statement.quote, changes, older))
+
+    def _read_ahead(self, stated: Sequence[Statement], said: datetime) -> None:
+        """Let the model read before the transaction begins, so that nobody waits for it; its verdicts are kept."""
+        if self.judge is not None:
+            for statement in stated:
+                self.check_statement(statement, said)
 
     def _settled(self, check: Check) -> Check:
         """The check without tensions the person has decided to live with."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from octavo.app.errors import AppError
+from octavo.app.memory.check import check_claim
 from octavo.app.memory.claims import Claim
 from octavo.app.memory.exposure import reach
 from octavo.app.memory.keeper import text_key
@@ -56,7 +58,8 @@ def read_export(path: Path) -> dict[str, Any]:
 
 
 def take_in(keeper: Keeper, document: Mapping[str, Any]) -> TakenIn:
-    """Add what a document holds and is neither known nor forgotten here, all or nothing. Raises AppError."""
+    """Add what a document holds and is neither known nor forgotten here, all or nothing; what does not fit is a
+    conflict, and replaces nothing. Raises AppError."""
     added = known = forgotten = 0
     memories = keeper.memories
     with memories.database.atomic():
@@ -111,6 +114,12 @@ def _add(keeper: Keeper, entry: Mapping[str, Any], claim: Claim) -> None:
         keeper.memories.add_evidence(Evidence(memory.id, item["message_id"], item["quote"], item["said"]))
     if entry["pinned"]:
         keeper.memories.pin(memory.id, True)
+    for met in check_claim(keeper.memories, claim, entry["text"], date.today()).met:
+        # What is taken in was not said here, so it replaces nothing.
+        if met.memory.id != memory.id and met.finding.verdict in ("tension", "contradiction", "update"):
+            keeper.memories.add_conflict(
+                met.memory.id, memory.id, met.finding.verdict, met.finding.reason, met.checked_by
+            )
     keeper.log.write(
         "add",
         old_id=None,

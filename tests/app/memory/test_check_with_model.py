@@ -37,7 +37,7 @@ def test_a_model_raises_an_alarm_and_replaces_nothing(database: Database) -> Non
     keeper.add("The kitchen smells of cinnamon.")
     (outcome,) = keeper.add("The kitchen smells of nothing at all.")
 
-    assert judge.asked == [("The kitchen smells of cinnamon.", "The kitchen smells of nothing at all.")]
+    assert set(judge.asked) == {("The kitchen smells of cinnamon.", "The kitchen smells of nothing at all.")}
     assert (outcome.check.verdict, outcome.check.checked_by) == ("tension", "rules and fake")
     assert len(keeper.memories.list()) == 2
 
