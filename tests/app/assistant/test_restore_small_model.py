@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from octavo.app.assistant.assistant import Answer, Assistant, load_assistant
+from octavo.app.assistant.forgetting import forget
 from octavo.app.settings import Settings
 from octavo.engine.config import GenerationPolicy
 from octavo.engine.tokenizer import Message
@@ -79,3 +80,27 @@ def test_a_folder_that_cannot_be_used_is_done_without_and_told_once(small_model:
         assert problem.startswith("Nothing is kept on disk for the next start: ")
         assert str(paths.pages_dir) in problem
         assert assistant.take_problems() == []
+
+
+def test_what_is_forgotten_is_read_again_now_and_after_a_restart(small_model: Path, paths: Paths) -> None:
+    with loaded(small_model, paths) as first:
+        pages = ask(first).metrics.prompt_tokens // 32
+        used = first.engine.cache.used_bytes
+        result = forget(paths, "mine", first)
+        assert (result.problem, first.engine.cache.used_bytes) == ("", 0)
+        assert result.disk >= used > 0, "a page on disk has a header"
+        assert result.memory >= used == pages * first.engine.cache.page_bytes
+        assert ask(first).metrics.reused_tokens == 0
+        forget(paths, "mine", first)
+    with loaded(small_model, paths) as second:
+        assert ask(second).metrics.reused_tokens == 0
+
+
+def test_with_disk_off_now_what_was_kept_before_is_forgotten(small_model: Path, paths: Paths) -> None:
+    with loaded(small_model, paths) as first:
+        ask(first)
+    with loaded(small_model, paths, disk="off") as second:
+        ask(second)
+        assert forget(paths, "mine", second).disk > 0
+    with loaded(small_model, paths) as third:
+        assert ask(third).metrics.reused_tokens == 0
