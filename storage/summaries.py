@@ -35,8 +35,3 @@ class Summaries:
                 [conversation_id],
             ).fetchall()
         return [(first, last, json.loads(lines)) for first, last, lines in rows]
-
-    def drop(self, conversation_id: str) -> None:
-        """Remove every block of a conversation; they are made anew from its messages."""
-        with self._database.atomic() as connection:
-            connection.execute("DELETE FROM summary_blocks WHERE conversation_id = ?", [conversation_id])

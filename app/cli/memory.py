@@ -235,10 +235,12 @@ def fetch_nli_model(repo: str | None) -> None:
     """Fetch an NLI model from the hub (REPO, by default cross-encoder/nli-deberta-v3-small), and use it."""
     from octavo.app.cli.progress import announce, progress_bar
     from octavo.app.memory.fetching import REFERENCE, fetch_nli
+    from octavo.storage.database import open_database
     from octavo.storage.paths import Paths
 
-    with progress_bar() as progress:
-        folder = fetch_nli(repo or REFERENCE, Paths.from_environment(), announce=announce, progress=progress)
+    paths = Paths.from_environment()
+    with open_database(paths.database_file) as database, progress_bar() as progress:
+        folder = fetch_nli(repo or REFERENCE, paths, database, announce=announce, progress=progress)
     click.echo(f"Statements are now read by {repo or REFERENCE}, too ({folder}); remove the folder to stop that.")
 
 

@@ -20,7 +20,7 @@ from octavo.app.memory.verdicts import GRAVITY, SUPERSEDING, Finding, Verdict, g
 from octavo.storage.memory_records import Memory
 
 _CONFLICTS = frozenset(("contradiction", "tension"))
-_DAY = date(2026, 6, 30)
+DAY = date(2026, 6, 30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,28 +57,35 @@ def judge_pairs(pairs: Sequence[Pair], judge: Judge | None = None) -> list[Judge
 
 def verdict_of(old: str, new: str, judge: Judge | None = None) -> Verdict:
     """The verdict on one statement beside another."""
-    remembered = [
-        claim for statement in statements(old, _DAY) for claim in facts(statement).claims if not claim.is_implied
-    ]
+    kept_claims = remembered(old)
     findings: list[Finding] = []
-    for statement in statements(new, _DAY):
+    for statement in statements(new, DAY):
         said = facts(statement).claims
         implied = [claim for claim in said if claim.is_implied]
         for claim in said:
             if claim.is_implied:
                 continue
-            pairs = [(_memory(old, kept), with_implied(kept, claim, implied)) for kept in remembered]
+            pairs = [(_memory(old, kept), with_implied(kept, claim, implied)) for kept in kept_claims]
             met, _ = judged(pairs, claim, statement.quote, judge)
             findings += [found.finding for found in met]
     return gravest(findings).verdict if findings else "compatible"
 
 
+def remembered(text: str) -> list[Claim]:
+    """The claims of a statement as a memory would hold them."""
+    return [claim for said in statements(text, DAY) for claim in facts(said).claims if not claim.is_implied]
+
+
 def report(results: Sequence[Judged]) -> dict[str, Any]:
-    """Precision and recall per verdict; `false_supersede` is the share of pairs that replace nothing and would have
-    replaced something, `conflict_recall` that of contradictions and tensions that raise either."""
+    """Precision and recall per verdict.
+
+    `false_supersede` is the share of pairs that replace nothing and would have replaced something, `conflict_recall`
+    that of contradictions and tensions that raise either, `hard_negatives` that of hard pairs that are left alone.
+    """
     pairs = Counter((found.pair.verdict, found.verdict) for found in results)
     keeping = [found for found in results if found.pair.verdict not in SUPERSEDING]
     conflicts = [found for found in results if found.pair.verdict in _CONFLICTS]
+    hard = [found for found in results if found.pair.is_hard]
     verdicts = {}
     for verdict in GRAVITY:
         right = pairs[verdict, verdict]
@@ -92,6 +99,7 @@ def report(results: Sequence[Judged]) -> dict[str, Any]:
         "false_supersede": _share(sum(found.verdict in SUPERSEDING for found in keeping), len(keeping)),
         "conflict_recall": _share(sum(found.verdict in _CONFLICTS for found in conflicts), len(conflicts)),
         "verdicts": verdicts,
+        "hard_negatives": _share(sum(found.verdict == "compatible" for found in hard), len(hard)),
         "ms_p95": round(times[int(len(times) * 0.95)], 2) if times else 0.0,
     }
 
@@ -110,7 +118,7 @@ def _memory(text: str, claim: Claim) -> Memory:
         value=claim.value,
         claim=claim.document(),
         source="user",
-        said=_DAY.isoformat(),
+        said=DAY.isoformat(),
         pinned=False,
         valid_from=None,
         valid_to=None,

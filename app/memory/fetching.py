@@ -5,11 +5,17 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from octavo.app.errors import DownloadError
-from octavo.app.memory.models import FOLDER
+from octavo.app.memory.calibration import calibrate, write_threshold
+from octavo.app.memory.evaluation import hand_written
+from octavo.app.memory.models import FOLDER, FolderJudge
 from octavo.engine.errors import EngineError
-from octavo.storage.paths import Paths
+
+if TYPE_CHECKING:
+    from octavo.storage.database import Database
+    from octavo.storage.paths import Paths
 
 REFERENCE = "cross-encoder/nli-deberta-v3-small"  # Apache-2.0
 _NEEDED = frozenset(("config.json", "model.safetensors"))
@@ -17,9 +23,14 @@ _TOKENIZER = frozenset(("tokenizer.json", "spm.model", "tokenizer_config.json", 
 
 
 def fetch_nli(
-    repo: str, paths: Paths, *, announce: Callable[[str], None], progress: Callable[[int, int], None] | None = None
+    repo: str,
+    paths: Paths,
+    database: Database,
+    *,
+    announce: Callable[[str], None],
+    progress: Callable[[int, int], None] | None = None,
 ) -> Path:
-    """Fetch a model from the hub, test it, and use it from then on; returns its folder.
+    """Fetch a model from the hub, test and calibrate it, and use it from then on; returns its folder.
 
     Raises DownloadError if it cannot be fetched, ModelFileError or UnsupportedModelError if it is refused: then what
     was used before stays.
@@ -47,6 +58,7 @@ def fetch_nli(
     (staged / "name.txt").write_text(found.id + "\n", encoding="utf-8")
     try:
         open_cross_encoder(staged)
+        write_threshold(staged, calibrate(FolderJudge(staged, database), hand_written()[0]))
     except EngineError:
         shutil.rmtree(staged)
         raise

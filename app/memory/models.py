@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from octavo.app.errors import AppError
-from octavo.app.memory.check import THRESHOLD, Scores
+from octavo.app.memory.check import Scores
 
 if TYPE_CHECKING:
     from octavo.app.memory.check import Judge
@@ -49,7 +49,9 @@ class FolderJudge:
 
     @property
     def threshold(self) -> float:
-        return THRESHOLD
+        from octavo.app.memory.calibration import read_threshold
+
+        return read_threshold(self._folder)
 
     def scores(self, pairs: Sequence[tuple[str, str]]) -> list[Scores]:
         """Scores of (old, new) pairs, each read in both directions. Raises ModelFileError if the model is refused."""

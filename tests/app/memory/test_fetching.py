@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from octavo.app.memory.calibration import FILE, read_threshold
 from octavo.engine.errors import ModelFileError
+from octavo.engine.nli import PairScores
 from octavo.storage.paths import Paths
 
 FILES = {"config.json": b"{}", "spm.model": b"s", "model.safetensors": b"w" * 100, "README.md": b"not needed"}
+
+
+class Sceptic:
+    """Sees a contradiction in everything, with 0.92."""
+
+    fingerprint, template = "f", "t"
+
+    def read(self, pairs: Sequence[tuple[str, str]]) -> list[PairScores]:
+        return [PairScores(0.92, 0.0) for _ in pairs]
 
 
 @pytest.fixture
@@ -24,14 +35,26 @@ def test_the_files_are_fetched_and_the_model_is_tested(
     hub: Any, octavo: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tested: list[Path] = []
-    monkeypatch.setattr("octavo.engine.nli.open_cross_encoder", tested.append)
+
+    def opened(path: Path) -> Any:
+        tested.append(path)
+        return Sceptic()
+
+    monkeypatch.setattr("octavo.engine.nli.open_cross_encoder", opened)
 
     result = octavo("memory", "fetch-nli")
 
     folder = Paths.from_environment().models_dir / "nli"
     assert result.code == 0, result.err
-    assert {path.name for path in folder.iterdir()} == {"config.json", "spm.model", "model.safetensors", "name.txt"}
-    assert len(tested) == 1
+    assert {path.name for path in folder.iterdir()} == {
+        "config.json",
+        "spm.model",
+        "model.safetensors",
+        "name.txt",
+        FILE,
+    }
+    assert read_threshold(folder) == 0.95
+    assert {path.name for path in tested} == {"nli.partial"}
 
 
 def test_a_model_that_is_refused_leaves_the_one_before(
