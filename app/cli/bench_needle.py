@@ -19,6 +19,7 @@ from octavo.app.needle.haystacks import HAYSTACKS
 
 if TYPE_CHECKING:
     from octavo.app.assistant.assistant import Assistant
+    from octavo.app.settings import Settings
 
 
 @click.command()
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
     default=("sentences",),
     help="What needles are hidden in; the word counts are texts of their own. May be repeated.",
 )
+@click.option(
+    "--dense-limit", type=click.IntRange(1), help="Read sparsely from this position on, not from the trained length on."
+)
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Another one makes other texts.")
 @click.option("--threads", type=click.IntRange(1), help="Threads to compute with.")
 @budget_options
@@ -68,7 +72,8 @@ def needle(
 ) -> None:
     """What is found in texts of given lengths, by exact match, with greedy answers.
 
-    One text carries the needles of all depths. It is read once, and the questions are asked over the same pages.
+    One text carries the needles of all depths. It is read once, and the questions are asked over the same pages. Up to
+    the length that the model was trained on everything is read, unless --dense-limit says otherwise.
     """
     from dataclasses import replace
 
@@ -79,10 +84,10 @@ def needle(
 
     finished = FinishedRows(results) if results else None
     with _page_folder(results) as folder:
-        settings = load_settings({**flags, "disk": flags["disk"] or "off"})
+        lengths = sorted({tokens, *more_tokens})
+        settings = load_settings({**flags, "disk": flags["disk"] or "off", "context": lengths[-1]})
         assistant, name = open_assistant(settings, replace(Paths.from_environment(), cache=folder))
         try:
-            lengths = sorted({tokens, *more_tokens})
             _check_lengths(lengths, assistant.engine.max_context)
             texts = [
                 (task, haystack)
@@ -92,7 +97,7 @@ def needle(
             rows = []
             for (task, haystack), length in product(texts, lengths):
                 made_with = {"task": task, "haystack": haystack, "tokens": length, "depths": depths, "seed": seed}
-                made_with |= _computed_with(assistant)
+                made_with |= _computed_with(assistant, settings)
                 done = finished.find(made_with) if finished else None
                 if done is None:
                     done = _measure(assistant, task, haystack, length, depths, seed)
@@ -134,10 +139,11 @@ def _check_lengths(lengths: list[int], max_context: int) -> None:
         )
 
 
-def _computed_with(assistant: Assistant) -> dict[str, Any]:
-    """What else decides a row: model, codec and attention, which a hash in the cache stands for, and the pool."""
-    cache = assistant.engine.cache
-    return {"root": cache.table.root.hex(), "pool_bytes": cache.nbytes, "kernels": assistant.engine.kernels.report}
+def _computed_with(assistant: Assistant, settings: Settings) -> dict[str, Any]:
+    """What else decides a row: model, codec and attention, for which the cache has a hash; kernels and budgets."""
+    engine = assistant.engine
+    budgets = {"vram": settings.vram, "ram": settings.ram, "disk": settings.disk, "threads": settings.threads}
+    return {"root": engine.cache.table.root.hex(), "kernels": engine.kernels.report, **budgets}
 
 
 def _measure(

@@ -14,7 +14,6 @@ from octavo.app.needle.task import Context, Question
 
 if TYPE_CHECKING:
     from octavo.app.assistant.assistant import Assistant
-    from octavo.engine.engine import Engine
     from octavo.engine.events import AnswerMetrics
 
 OWNER = "bench-needle"
@@ -22,7 +21,10 @@ OWNER = "bench-needle"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One answer. `peak_bytes` is None where it was not measured."""
+    """One answer. `pages_read` are those of the token and layer that read the most, of the `pages_total` there were.
+
+    `peak_bytes` is None where it was not measured.
+    """
 
     question: Question
     text: str
@@ -92,6 +94,7 @@ def _ask(assistant: Assistant, ids: list[int], question: Question, *, measures_p
     from octavo.engine.config import GenerationPolicy
     from octavo.engine.events import TokenEvent
     from octavo.engine.peak import device_peak
+    from octavo.engine.reading import pages_read
 
     engine, tokenizer = assistant.engine, assistant.tokenizer
     policy = GenerationPolicy(temperature=0.0, repetition_penalty=1.0, max_tokens=question.answer_tokens)
@@ -99,6 +102,7 @@ def _ask(assistant: Assistant, ids: list[int], question: Question, *, measures_p
     last_chunk = max(len(ids) // engine.config.prefill_chunk - 1, 0)
     step, peak = 0, None
     answer: list[int] = []
+    read, total = 0, 0
     try:
         while True:
             if measures_peak and step == last_chunk:
@@ -109,16 +113,10 @@ def _ask(assistant: Assistant, ids: list[int], question: Question, *, measures_p
             for event in events:
                 if isinstance(event, TokenEvent):
                     answer.append(event.token_id)
+                    read, total = max((read, total), pages_read(engine, request_id) or (0, 0))
                     continue
                 if event.error is not None:
                     raise AppError(event.error)
-                read, total = _pages(engine, len(ids))
                 return Asked(question, tokenizer.decode(answer), event.metrics, read, total, peak)
     finally:
         engine.cancel(request_id)
-
-
-def _pages(engine: Engine, num_prompt: int) -> tuple[int, int]:
-    """Complete pages that attention read for a layer of an answer's token, and those there are: dense reads all."""
-    total = num_prompt // engine.config.page_size
-    return total, total

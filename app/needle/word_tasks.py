@@ -54,7 +54,6 @@ def common_words(encode: Encode, num_tokens: int, random: Random) -> Text:
         num_uncommon += 1
     if num_uncommon < NUM_COMMON:
         raise AppError(f"A list with {NUM_COMMON} common words needs more than {num_tokens:,} tokens; raise --tokens.")
-    vocabulary = frozenset(entries)
     random.shuffle(entries)
     entries += [spare] * seldom  # the room left is less than these take
     ids: list[int] = []
@@ -64,7 +63,7 @@ def common_words(encode: Encode, num_tokens: int, random: Random) -> Text:
         text=f"\n\nQuestion: What are the {NUM_COMMON} most common words in the above list?",
         opening=f"The top {NUM_COMMON} words that appear most often in the list are:",
         expected=tuple(common),
-        is_value=vocabulary.__contains__,
+        is_value=frozenset(entries).__contains__,
         answer_tokens=_COMMON_ANSWER_TOKENS,
         depth=None,
     )
