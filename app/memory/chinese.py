@@ -11,6 +11,7 @@ from octavo.app.memory.filling import Said, fill
 from octavo.app.memory.lexicon import load_lexicon, thing
 from octavo.app.memory.slots import Frame, load_slots
 from octavo.app.memory.times import Interval, find_time
+from octavo.app.memory.values import fits
 
 _LEAD_IN = re.compile(
     r"^(?:其实|另外|还有|对了|顺便说一下|顺便说|说实话|请记住|记住|注意|提醒一下|更正一下|更正|我说过|我觉得|我想说|"
@@ -126,7 +127,8 @@ def _claims(text: str, rest: str, said: Said, possessive: bool) -> list[Claim]:
     tense: Tense = "present"
     clean = _NOW.sub("", _TAIL.sub("", rest))
     for frame in load_slots().frames["zh"]:
-        if frame.whole and (match := frame.match(_TAIL.sub("", "我的" + rest if possessive else text))):
+        match = frame.match(_TAIL.sub("", "我的" + rest if possessive else text)) if frame.whole else None
+        if match is not None and fits(frame, match.groupdict()):
             return _dated(frame, match, said, text)
     if _PAST.search(clean):
         tense = "past"
@@ -173,7 +175,8 @@ def _frame_denies(text: str) -> bool:
 
 def _filled(text: str, said: Said, affirmed: bool) -> list[Claim]:
     for frame in load_slots().frames["zh"]:
-        if not frame.whole and (match := frame.match(text)):
+        match = None if frame.whole else frame.match(text)
+        if match is not None and fits(frame, match.groupdict()):
             claims = fill(frame, match, said, text)
             done = []
             for claim in claims:

@@ -10,11 +10,13 @@ from octavo.app.memory import english_parts as parts
 from octavo.app.memory import english_words as words_of
 from octavo.app.memory.auxiliaries import strip
 from octavo.app.memory.claims import UNKNOWN, USER, Claim, Modality, Tense, with_thing
+from octavo.app.memory.deadlines import deadline
 from octavo.app.memory.english_subject import subject_of
 from octavo.app.memory.filling import Said, fill, generic
 from octavo.app.memory.lexicon import load_lexicon, thing
 from octavo.app.memory.slots import Frame, load_slots
-from octavo.app.memory.times import Found, Interval, back, find_time
+from octavo.app.memory.times import Found, Interval, find_time
+from octavo.app.memory.values import fits
 from octavo.app.memory.verbs import is_verb
 
 _POSSESSED = re.compile(
@@ -42,6 +44,10 @@ _TIMED = frozenset(
     ("experience", "wakes", "sleeps", "habit", "age", "birthday")
 )  # what looks like a time is part of the value
 _RECENT_DAYS = 14
+_CIRCUMSTANCE = re.compile(
+    r"\s+((?:on (?:weekends|weekdays|workdays|holidays|vacation|\w+days)|in (?:summer|winter)))$"
+)
+_LIMIT = re.compile(r"\b(?:well|much|often|a lot|fluently|always|enough|too \w+|regularly|many|every \w+|daily)\b")
 _DENIED = re.compile(r"\b(?:is|are|was|does|do) not\b")
 _CHANGED = re.compile(
     r"\b(?:raised|changed|set|reduced|increased|lowered|cut|moved|rescheduled|pushed|postponed|shifted|brought)\b"
@@ -64,6 +70,7 @@ class _Verb:
     able: bool = False
     ended: bool = False
     perfect: bool = False
+    limit: str = ""
 
 
 def read(text: str, said: date, previous: str = UNKNOWN) -> list[Claim]:
@@ -149,7 +156,7 @@ def _single(text: str, said: date, previous: str) -> list[Claim]:
     as_mine = "my " + rest if possessive else text
     for form in dict.fromkeys((_clean(as_mine), _clean(_cut(as_mine, said)))):
         for frame in load_slots().frames["en"]:
-            if frame.whole and (match := frame.match(form)):
+            if frame.whole and (match := frame.match(form)) and fits(frame, match.groupdict()):
                 return _whole(frame, match, context, possessive, form)
     if possessive or not rest or subject == UNKNOWN:
         return [Claim(subject, "", " ".join(text.casefold().split()))]
@@ -160,34 +167,13 @@ def _whole(frame: Frame, match: re.Match[str], context: Said, possessive: bool, 
     """The claims of a frame that met a clause with its subject: "my dose of X is Y"."""
     subject = context.subject
     if frame.slot.name == "deadline":
-        return [_deadline(match, context, possessive)]
+        return [deadline(match, context, possessive)]
     owner = subject if possessive and subject.startswith(("person:", "project:")) else USER
     verb = _Verb(affirmed=_DENIED.search(form) is None)
     if re.search(r"\bwas\b", form) and not _CHANGED.search(form):
         verb.tense = "past"
     context = replace(context, subject=owner)
     return _finish(fill(frame, match, context, form), verb, context, frame, "")
-
-
-def _deadline(match: re.Match[str], context: Said, possessive: bool) -> Claim:
-    key, subject = match.groupdict().get("k"), context.subject
-    if key:
-        owner = f"project:{thing(key).value}".replace("project:project ", "project:")
-    elif possessive:
-        owner = subject.replace("person:", "project:")
-    else:
-        owner = subject if subject.startswith("project:") else "project:the project"
-    return Claim(owner, "deadline", _date_value(match["v"], context.day))
-
-
-def _date_value(text: str, day: date) -> str:
-    found = find_time(text if re.match(r"(?:on|in|by) ", text) else f"on {text}", day) or find_time(f"in {text}", day)
-    if found is None or found.interval.start is None:
-        return text.casefold()
-    start = found.interval.start
-    if start < day and not re.search(r"\d{4}", text):
-        start = back(start, -1, "year")  # a deadline without a year is the next such day
-    return start.isoformat()
 
 
 def _cut(text: str, said: date) -> str:
@@ -204,12 +190,15 @@ def _clean(text: str) -> str:
 
 
 def _predicate(rest: str, context: Said) -> list[Claim]:
+    circumstance = _CIRCUMSTANCE.search(rest)
+    timed, sometimes = (rest[: circumstance.start()], circumstance[1]) if circumstance else (rest, "")
     for frame in load_slots().frames["en"]:
         if frame.slot.name in _TIMED:
             verb = _Verb()
-            words = _auxiliaries(_clean(rest).split(), verb)
-            if not frame.whole and words and (match := frame.match(" ".join(words))):
-                return _finish(fill(frame, match, context, rest), verb, replace(context, time=None), frame, "")
+            words = _auxiliaries(_clean(timed).split(), verb)
+            match = None if frame.whole or not words else frame.match(" ".join(words))
+            if match is not None and fits(frame, match.groupdict()):
+                return _finish(fill(frame, match, context, rest), verb, replace(context, time=None), frame, sometimes)
     earlier = parts.EARLIER.search(rest) is not None
     rest = _clean(_cut(rest, context.day))
     rest = re.sub(
@@ -220,7 +209,8 @@ def _predicate(rest: str, context: Said) -> list[Claim]:
     scope = ""
     if match := parts.SCOPE.search(" " + rest):
         scope, rest = match[0].strip().casefold(), rest[: max(match.start() - 1, 0)]
-    verb = _Verb(tense="past" if earlier else "present")
+    limit = _LIMIT.search(rest)
+    verb = _Verb(tense="past" if earlier else "present", limit=limit[0] if limit else "")
     words = _auxiliaries(rest.split(), verb)
     if not words:
         return []
@@ -230,8 +220,9 @@ def _predicate(rest: str, context: Said) -> list[Claim]:
     for frame in load_slots().frames["en"]:
         if frame.whole:
             continue
-        if match := frame.match(predicate):
-            claims = fill(frame, match, context, rest)
+        if (match := frame.match(predicate)) and fits(frame, match.groupdict()):
+            denied = verb.affirmed == frame.denied
+            claims = fill(frame, match, context, rest, denied=denied)
             return _finish(_eaten(claims, verb, context, earlier), verb, context, frame, scope)
     return _finish(_eaten(generic(predicate, context), verb, context, earlier), verb, context, None, scope)
 
@@ -256,6 +247,9 @@ def _finish(claims: list[Claim], verb: _Verb, context: Said, frame: Frame | None
     done = []
     for claim in claims:
         affirmed = claim.affirmed == verb.affirmed
+        scope = scope or claim.scope
+        if not affirmed and frame is not None and claim.base_slot != "preference":
+            scope = scope or verb.limit  # "I don't eat much meat" does not say that there is none
         time = _validity(context.time, tense, event, context.day)
         changed = replace(claim, affirmed=affirmed, modality=verb.modality, tense=tense, scope=scope, time=time)
         done.append(replace(changed, is_event=event, has_time=context.time is not None))

@@ -34,14 +34,14 @@ class Said:
     time: Found | None
 
 
-def fill(frame: Frame, match: re.Match[str], said: Said, clause: str) -> list[Claim]:
+def fill(frame: Frame, match: re.Match[str], said: Said, clause: str, *, denied: bool = False) -> list[Claim]:
     """The claims of a frame that matched; several where its slot holds several values and the phrase names them."""
     slot, groups = frame.slot, match.groupdict()
     name = slot.name
     key = groups.get("k") or groups.get("k2")
     if key or slot.measure in ("count", "frequency", "time"):
         name = f"{slot.name}:{_key(slot, key or clause)}"
-    base_claim = Claim(said.subject, name, "", affirmed=not frame.denied)
+    base_claim = Claim(said.subject, name, "", affirmed=not frame.denied, scope=(groups.get("tail") or "").strip())
     if slot.measure:
         return [_measured(base_claim, slot, groups, clause)]
     phrase = frame.value or groups.get("v") or ""
@@ -62,7 +62,7 @@ def fill(frame: Frame, match: re.Match[str], said: Said, clause: str) -> list[Cl
         ended = replace(base_claim, affirmed=False, **with_thing(thing(groups["old"] or "")))
         return [ended, replace(base_claim, **with_thing(thing(phrase)))]
     is_name = (slot.single and slot.name != "favourite") or slot.name == "condition"
-    return [replace(base_claim, **with_thing(thing(part, is_name=is_name))) for part in phrases]
+    return [replace(base_claim, **with_thing(thing(part, is_name=is_name, whole=denied))) for part in phrases]
 
 
 def generic(predicate: str, said: Said) -> list[Claim]:

@@ -206,10 +206,10 @@ class Thing:
     free_of: frozenset[str] = frozenset()
 
 
-def thing(phrase: str, *, is_name: bool = False) -> Thing:
+def thing(phrase: str, *, is_name: bool = False, whole: bool = False) -> Thing:
     """Read a noun phrase. "a cup of decaf" -> decaf; "toast with peanut butter" -> toast, with peanut butter.
 
-    A name is no plural.
+    A name is no plural. With `whole`, what follows the thing is part of the value: "cats on the table" are not cats.
     """
     lexicon = load_lexicon()
     text = " ".join(_OFTEN.sub("", phrase.casefold()).strip(" .,!?;:，。！？\"'“”").split())
@@ -222,7 +222,9 @@ def thing(phrase: str, *, is_name: bool = False) -> Thing:
     heads = _WITH.split(text)
     concepts = {key for head in heads for key in _named(lexicon, _head(head))}
     first = lexicon.find(_head(heads[0]))
-    value = first if first is not None else _head(text) if is_name else _plain(heads[0])
+    if len(heads) > 1 and whole:
+        first, concepts = None, set()
+    value = first if first is not None else _head(text) if is_name or (whole and len(heads) > 1) else _plain(heads[0])
     if free and first is not None:
         value += " without " + " ".join(sorted(free))
     return Thing(value or text, frozenset(concepts), free)

@@ -61,6 +61,8 @@ def _same_slot(old: Claim, new: Claim) -> Finding:
     if _same(old, new):
         return _same_value(old, new)
     if old.affirmed and new.affirmed:
+        if slot.single and old.scope != new.scope:
+            return _compatible("They are about different circumstances.")
         if slot.single and slot.measure == "":
             return _new_value(old, new, safety=slot.safety)
         if _masked(old.value) == _masked(new.value) and _NUMBER.search(old.value) and _NUMBER.search(new.value):
@@ -79,6 +81,8 @@ def _same_value(old: Claim, new: Claim) -> Finding:
         if _is_safety(old):
             return Finding("tension", f"It says the opposite of {_named(old)}, which is about health or safety.")
         return Finding("contradiction", f"It says the opposite about {_named(old)}.")
+    if old.scope != new.scope:
+        return _compatible("They are about different circumstances.")
     if old.quantity is not None and new.quantity is not None and not old.quantity.equals(new.quantity):
         if not old.affirmed:
             return _compatible("Both deny a number, not the same one.")
@@ -91,6 +95,9 @@ def _same_value(old: Claim, new: Claim) -> Finding:
 
 def _new_value(old: Claim, new: Claim, *, safety: bool) -> Finding:
     lexicon = load_lexicon()
+    names = (set(old.value.split()), set(new.value.split()))
+    if names[0] < names[1] or names[1] < names[0]:
+        return _compatible("One of the two values is more precise.")
     if new.value in lexicon.closure(old.value) or old.value in lexicon.closure(new.value):
         return _compatible("One of the two values is part of the other.")
     return Finding("update", f"{_slot_name(old)} changed from {old.value} to {new.value}.", confirm=safety)
