@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from octavo.engine.kernels.checks import FLOATS, describe, require, require_shape
+from octavo.engine.kernels.checks import FLOATS, MOST_DIM, describe, require, require_shape
 from octavo.engine.kernels.quantize import hadamard, pack, quantize
 from octavo.engine.kv.codec import GROUP, PageLayout
 
@@ -73,6 +73,8 @@ def encode_pages_native(ops: Ops, kv: Tensor, layout: PageLayout) -> Tensor:
     if kv.dtype not in FLOATS:
         raise ValueError(f"encode_pages takes bfloat16 or float32 pages, not {kv.dtype}")
     require("encode_pages", kv.dtype, kv)
+    if layout.head_dim > MOST_DIM:
+        raise ValueError(f"encode_pages takes head dimensions up to {MOST_DIM}, not {layout.head_dim}")
     n = kv.shape[0]
     require_shape("encode_pages", "pages", kv, n, 2, layout.num_kv_heads, layout.page_size, layout.head_dim)
     out = torch.zeros(n, layout.slot_bytes, dtype=torch.uint8)

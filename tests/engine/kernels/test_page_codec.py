@@ -150,3 +150,5 @@ def test_pages_of_another_layout_are_refused(native_kernels: Kernels) -> None:
         )
     with pytest.raises(ValueError, match="pages of shape"):
         native_kernels.encode_pages(torch.zeros(1, 2, 1, 8, 8), layout)
+    with pytest.raises(ValueError, match="up to 512"):
+        native_kernels.encode_pages(torch.zeros(1, 2, 1, 8, 520), PageLayout(CODECS["k8v4"], 1, 8, 520))
