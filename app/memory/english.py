@@ -94,7 +94,8 @@ def read(text: str, said: date, previous: str = UNKNOWN) -> list[Claim]:
     for claim in found:
         claim = replace(claim, affirmed=claim.affirmed ^ denied)
         claims.append(replace(claim, modality="hypothetical") if unreal else claim)
-    return claims + ([] if unreal else implied)
+    gone = {(claim.slot, claim.value) for claim in claims if not claim.affirmed}
+    return claims + [claim for claim in implied if not unreal and (claim.slot, claim.value) not in gone]
 
 
 def _owned(noun: str) -> Claim:
