@@ -57,6 +57,13 @@ def count_rows(connection: Connection, term: str, ranges: Sequence[Range], most:
     return int(row[0])
 
 
+def rarity(connection: Connection, term: str, ranges: Sequence[Range], total: int) -> float:
+    """ln(1 + total / (1 + chunks that hold the term)); a term that no chunk holds tells most."""
+    phrases = query_terms(term)
+    held = count_rows(connection, " AND ".join(phrases), ranges, _RARE) if phrases else 0
+    return math.log(1 + total / (1 + held))
+
+
 def _num_chunks(connection: Connection, ranges: Sequence[Range]) -> int:
     if ranges:
         return sum(last - first + 1 for first, last in ranges)

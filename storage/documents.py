@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from octavo.storage import chunk_vectors
 from octavo.storage.chunk_rows import drop_chunks, insert_chunks
-from octavo.storage.chunk_search import WordHit, search_words
+from octavo.storage.chunk_search import WordHit, rarity, search_words
 from octavo.storage.document_records import (
     DOCUMENT_COLUMNS,
     NewDocument,
@@ -172,6 +172,13 @@ class Documents:
             return []
         with self._database.reading() as connection:
             return search_words(connection, query, ranges, limit)
+
+    def rarity(self, terms: Sequence[str], documents: Sequence[StoredDocument]) -> dict[str, float]:
+        """How much each word tells: ln(1 + chunks / (1 + chunks that hold it)), counted up to 2,000 chunks."""
+        ranges = [document.chunks for document in documents if document.num_chunks]
+        total = sum(document.num_chunks for document in documents)
+        with self._database.reading() as connection:
+            return {term: rarity(connection, term, ranges, total) for term in terms} if ranges else {}
 
     def put_vectors(self, document: StoredDocument, embedder: str, vectors: np.ndarray) -> None:
         """Keep one vector per chunk, float32 [num_chunks, dimensions] of length 1, for the embedder of that name."""

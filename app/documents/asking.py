@@ -96,7 +96,7 @@ class Asker:
     ) -> DocumentAnswer:
         """Answer from the documents, or refuse. Raises ContextTooLongError, StorageError."""
         found = retrieve(self._documents, question, among, embedder=self._embedder, reranker=self._reranker)
-        verdict = judge(question, found.candidates, by_vectors=self._embedder is not None)
+        verdict = judge(found)
         started = time.perf_counter()
         budget = Budget.of(self._assistant.engine.max_context, self._policy.max_tokens)
         around = len(self._assistant.tokenizer.encode_chat(self._messages(prompt.frame(question), history)))

@@ -52,9 +52,18 @@ class Embedder:
     name: str
     encoder: SentenceEncoder
 
+    def reads(self, text: str) -> bool:
+        """False for text in a script that the embedder was not trained on: its vectors would be noise there."""
+        letters = [character for character in text if character.isalpha()]
+        return self.name != _NAME or sum(map(_is_latin, letters)) * 2 >= len(letters)
+
     def vectors(self, texts: Sequence[str], is_cancelled: Callable[[], bool] = lambda: False) -> np.ndarray | None:
         """One vector of length 1 per text, float32 [n, dimensions]; None if cancelled."""
         return self.encoder.encode(texts, is_cancelled=is_cancelled)
+
+
+def _is_latin(letter: str) -> bool:
+    return letter < "\u0250"
 
 
 def embedder_folder(choice: str, paths: Paths) -> Path:

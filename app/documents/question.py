@@ -11,6 +11,8 @@ from octavo.storage.words import entries, words_of
 
 _WORD = re.compile(r"\w+(?:[-'’]\w+)*")
 _WIDE = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
+# Chinese words of one character that join others; a pair across one of them is no word.
+_PARTICLES = re.compile("[是的了吗呢在由从像个把被和与]")
 _SHORTEST_STEM = 4
 
 
@@ -38,7 +40,8 @@ def terms_of(question: str) -> list[str]:
         rest = word
         for run in _WIDE.findall(word):
             rest = rest.replace(run, " ")
-            terms |= dict.fromkeys(entries(run)[:-1] or [run])
+            pieces = [piece for piece in _PARTICLES.split(run) if len(piece) > 1] or [run]
+            terms |= dict.fromkeys(pair for piece in pieces for pair in entries(piece)[:-1] or [piece])
         terms |= dict.fromkeys(part for part in re.findall(r"\w+", rest) if len(part) > 1 or part.isdigit())
     return list(terms)
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from octavo.app.documents.question import content_of
+from octavo.app.documents.question import content_of, terms_of
 from octavo.storage.words import words_of
 
 if TYPE_CHECKING:
@@ -24,6 +24,10 @@ _PER_LIST = 50
 _RERANKED = 30
 _NEAR = 0.85  # share of words two texts have in common to count as one
 NO_EMBEDDER = "Only keywords were looked for: there is no sentence embedder (`octavo docs reindex --embedder default`)."
+
+OTHER_SCRIPT = (
+    "Only keywords were looked for: the sentence embedder does not know this script; a multilingual one does."
+)
 
 
 @dataclass(slots=True)
@@ -43,9 +47,10 @@ class Candidate:
 
 @dataclass(slots=True)
 class Retrieval:
-    """Candidates, the best first; `seconds` per stage; what has to be said about how they were found."""
+    """Candidates, the best first; what each word of the question tells; seconds per stage; what has to be said."""
 
     candidates: list[Candidate]
+    weights: dict[str, float] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -70,9 +75,10 @@ def retrieve(
     started = time.perf_counter()
     for rank, hit in enumerate(documents.search_words(content_of(question), among, _PER_LIST), start=1):
         by_number[hit.chunk] = (rank, hit.score, None, None)
+    result.weights = documents.rarity(terms_of(question), among)
     started = _lap(result, "words", started)
-    if embedder is None:
-        result.notes.append(NO_EMBEDDER)
+    if embedder is None or not embedder.reads(question):
+        result.notes.append(NO_EMBEDDER if embedder is None else OTHER_SCRIPT)
     else:
         vectors = embedder.vectors([question])
         assert vectors is not None, "nothing cancels it"

@@ -131,7 +131,7 @@ def test_hidden_text_has_a_row(documents: Documents, add: Add) -> None:
 def test_what_a_question_is_about() -> None:
     assert content_of("What is the height of the tower?") == "height tower"
     assert content_of("Wie hoch ist der Turm?") == "Turm"
-    assert terms_of("会议讨论了什么") == ["会议", "议讨", "讨论", "论了"]
+    assert terms_of("会议讨论了什么") == ["会议", "议讨", "讨论"]
     assert covered(["towers", "paying", "xyz"], ["The tower is paid for; payment is due."]) == ["towers"]
     assert content_of("What is it?") == "What is it?"
 
@@ -142,7 +142,7 @@ def test_what_a_question_is_about() -> None:
 def test_what_the_document_does_not_speak_of_is_refused(documents: Documents, add: Add, question: str) -> None:
     """anything-llm#1430."""
     document = add("minutes.md", "".join(article(n, f"Heron number {n} was seen.") for n in range(8)))
-    verdict = judge(question, retrieve(documents, question, [document]).candidates, by_vectors=False)
+    verdict = judge(retrieve(documents, question, [document]))
     assert verdict.refused
     answered = retrieve(documents, "Which heron number was seen?", [document])
-    assert not judge("Which heron number was seen?", answered.candidates, by_vectors=False).refused
+    assert not judge(answered).refused
