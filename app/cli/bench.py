@@ -18,6 +18,7 @@ from octavo.app.cli.bench_eviction import eviction
 from octavo.app.cli.bench_fidelity import fidelity
 from octavo.app.cli.bench_needle import needle
 from octavo.app.cli.bench_reopen import reopen
+from octavo.app.cli.bench_retrieval import retrieval
 from octavo.app.cli.bench_startup import startup
 from octavo.app.cli.bench_store import store
 from octavo.app.cli.bench_summary import summary
@@ -37,6 +38,7 @@ command.add_command(eviction)
 command.add_command(fidelity)
 command.add_command(needle)
 command.add_command(reopen)
+command.add_command(retrieval)
 command.add_command(startup)
 command.add_command(store)
 command.add_command(summary)
