@@ -76,6 +76,12 @@ class OctavoApp(App[None]):
                 loop.add_signal_handler(number, self._end_by_signal, number)
             except (NotImplementedError, RuntimeError, ValueError):
                 return  # not the main thread, or a platform without
+        for number in (signal.SIGTSTP, signal.SIGCONT):
+            # Textual's own handlers write to the terminal in the middle of whatever runs; in the middle of another
+            # write that is a deadlock. The loop calls them in between.
+            handler = signal.getsignal(number)
+            if callable(handler):
+                loop.add_signal_handler(number, handler)
 
     def _end_by_signal(self, number: int) -> None:
         self.exit(return_code=128 + number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -76,6 +77,10 @@ class Terminal:
 def terminal(octavo_home):
     terminal = Terminal(octavo_home)
     yield terminal
+    with contextlib.suppress(ProcessLookupError, ChildProcessError):  # what a failed test left running
+        if os.waitpid(terminal.pid, os.WNOHANG) == (0, 0):
+            os.kill(terminal.pid, signal.SIGKILL)
+            os.waitpid(terminal.pid, 0)
     os.close(terminal.fd)
 
 
@@ -100,6 +105,24 @@ def test_sigtstp_gives_the_terminal_back_and_fg_paints_again(terminal):
     terminal.read_until(ENTER_ALTERNATE)
     for everywhere in (b"Commands ^P", b"Ask anything", b"qwen2.5-coder-0.5b"):
         terminal.read_until(everywhere)
+    os.kill(terminal.pid, signal.SIGTERM)
+    assert terminal.wait() == 128 + signal.SIGTERM
+
+
+def test_suspending_while_it_paints_never_hangs(terminal):
+    """A handler that writes in the middle of another write waits for itself for ever."""
+    terminal.read_until(b"Welcome")
+    for cycle in range(12):
+        for size in range(4):
+            fcntl.ioctl(terminal.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 30 + size, 100 + size + cycle, 0, 0))
+            terminal._read(0.01)
+        os.kill(terminal.pid, signal.SIGTSTP)
+        ends = time.monotonic() + LONGEST
+        while os.waitpid(terminal.pid, os.WNOHANG | os.WUNTRACED) == (0, 0):
+            assert time.monotonic() < ends, f"it hangs at cycle {cycle}"
+            terminal._read(0.02)
+        os.kill(terminal.pid, signal.SIGCONT)
+    terminal.seen = b""
     os.kill(terminal.pid, signal.SIGTERM)
     assert terminal.wait() == 128 + signal.SIGTERM
 
