@@ -1,4 +1,4 @@
-"""Vectors of chunks: one value per document, and a search that looks at one bit per dimension first.
+"""Vectors of chunks, and a search that looks at one bit per dimension first.
 
 A vector's signs are 1/16 of its size in half precision; the chunks whose signs differ least from the query's are
 compared in full. For a few documents that first step is left out: everything is compared in full.
@@ -30,11 +30,26 @@ def put(connection: Connection, document_seq: int, embedder: str, vectors: np.nd
     """Store float32 [chunks, dimensions] for a document, in place of what is there."""
     import numpy as np
 
-    signs = np.packbits(vectors > 0, axis=1)
+    connection.execute("DELETE FROM vectors WHERE document_seq = ? AND embedder = ?", [document_seq, embedder])
+    # Turned so that eight bytes of every vector lie side by side: that is how they are compared.
+    signs = np.ascontiguousarray(_packed(vectors).T)
     connection.execute(
-        "INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?, ?)",
-        [document_seq, embedder, vectors.shape[1], signs.tobytes(), vectors.astype(np.float16).tobytes()],
+        "INSERT INTO vectors VALUES (?, ?, ?, ?)", [document_seq, embedder, vectors.shape[1], signs.tobytes()]
     )
+    connection.conn.executemany(
+        "INSERT INTO chunk_vectors VALUES (?, ?, ?, ?)",
+        ((document_seq, embedder, place, row.tobytes()) for place, row in enumerate(vectors.astype(np.float16))),
+    )
+
+
+def _packed(vectors: np.ndarray) -> np.ndarray:
+    """Signs as uint64 [n, dimensions / 64 rounded up]."""
+    import numpy as np
+
+    bits = np.packbits(vectors > 0, axis=1)
+    padded = np.zeros((len(bits), -(-bits.shape[1] // 8) * 8), np.uint8)
+    padded[:, : bits.shape[1]] = bits
+    return padded.view(np.uint64)
 
 
 def has(connection: Connection, document_seq: int, embedder: str) -> bool:
@@ -52,70 +67,75 @@ def search(
     import numpy as np
 
     first = dict(documents)
+    width = 8 * -(-query.shape[0] // 64)
     rows = [
-        (seq, count // (2 * query.shape[0]))
-        for seq, count in connection.execute(
-            "SELECT document_seq, length(vectors) FROM vectors WHERE embedder = ? AND dimensions = ?",
+        (seq, length // width)
+        for seq, length in connection.execute(
+            "SELECT document_seq, length(signs) FROM vectors WHERE embedder = ? AND dimensions = ?",
             [embedder, query.shape[0]],
         ).fetchall()
         if seq in first
     ]
     if not rows:
         return []
-    numbers = np.concatenate([np.arange(count) + first[seq] for seq, count in rows])
-    places = _places(connection, query, embedder, rows, limit) if len(numbers) > _EXACT else None
-    vectors = _vectors(connection, embedder, rows, places, query.shape[0])
+    if sum(count for _, count in rows) <= _EXACT:
+        found = _all_vectors(connection, embedder, rows)
+    else:
+        found = _vectors(connection, embedder, _nearest_signs(connection, query, embedder, rows, _RESCORED * limit))
+    vectors = np.frombuffer(b"".join(vector for _, _, vector in found), np.float16).reshape(-1, query.shape[0])
     scores = vectors.astype(np.float32) @ query
-    chosen = numbers if places is None else numbers[places]
-    best = np.argsort(-scores, kind="stable")[:limit]
-    return [VectorHit(int(chosen[index]), float(scores[index])) for index in best]
+    best = np.argsort(-scores, kind="stable")[:limit].tolist()
+    return [VectorHit(first[found[index][0]] + found[index][1], float(scores[index])) for index in best]
 
 
-def _places(
-    connection: Connection, query: np.ndarray, embedder: str, rows: Sequence[tuple[int, int]], limit: int
-) -> np.ndarray:
-    """Positions, in order, of the vectors whose signs differ least from those of the query."""
+def _nearest_signs(
+    connection: Connection, query: np.ndarray, embedder: str, rows: Sequence[tuple[int, int]], most: int
+) -> list[tuple[int, int]]:
+    """(document, place) of the vectors whose signs differ least from those of the query."""
     import numpy as np
 
-    wanted = np.packbits(query > 0)
-    pieces = [
-        connection.execute(
+    wanted = _packed(query[None])[0]
+    pieces = []
+    for seq, count in rows:
+        signs = connection.execute(
             "SELECT signs FROM vectors WHERE document_seq = ? AND embedder = ?", [seq, embedder]
         ).fetchone()[0]
-        for seq, _ in rows
+        columns = np.frombuffer(signs, np.uint64).reshape(len(wanted), count)
+        distances = np.zeros(count, np.uint16)
+        for column, word in zip(columns, wanted, strict=True):
+            distances += np.bitwise_count(column ^ word)
+        pieces.append(distances)
+    together = np.concatenate(pieces)
+    most = min(most, len(together))
+    places = np.sort(np.argpartition(together, most - 1)[:most])
+    begins = np.cumsum([0, *(count for _, count in rows)])
+    owners = np.searchsorted(begins, places, side="right") - 1
+    return [
+        (rows[owner][0], place - int(begins[owner]))
+        for owner, place in zip(owners.tolist(), places.tolist(), strict=True)
     ]
-    signs = np.frombuffer(b"".join(pieces), np.uint8).reshape(-1, len(wanted))
-    if len(wanted) % 8 == 0:
-        differing = np.bitwise_count(signs.view(np.uint64) ^ wanted.view(np.uint64))
-    else:
-        differing = np.bitwise_count(signs ^ wanted)
-    distances = differing.sum(axis=1, dtype=np.uint16)
-    count = min(_RESCORED * limit, len(distances))
-    return np.sort(np.argpartition(distances, count - 1)[:count])
 
 
-def _vectors(
-    connection: Connection, embedder: str, rows: Sequence[tuple[int, int]], places: np.ndarray | None, dimensions: int
-) -> np.ndarray:
-    """Vectors at the positions (None: all), read in place out of their documents' values; float16 [n, dimensions]."""
-    import numpy as np
+def _all_vectors(
+    connection: Connection, embedder: str, rows: Sequence[tuple[int, int]]
+) -> list[tuple[int, int, bytes]]:
+    """(document, place, vector) of every chunk of the documents."""
+    found: list[tuple[int, int, bytes]] = []
+    for seq, _ in rows:
+        found += connection.execute(
+            "SELECT document_seq, place, vector FROM chunk_vectors WHERE document_seq = ? AND embedder = ?",
+            [seq, embedder],
+        ).fetchall()
+    return found
 
-    width = 2 * dimensions
-    pieces: list[bytes] = []
-    begin = 0
-    for seq, count in rows:
-        here = None if places is None else places[(places >= begin) & (places < begin + count)] - begin
-        begin += count
-        if here is not None and not len(here):
-            continue
-        rowid = connection.execute(
-            "SELECT rowid FROM vectors WHERE document_seq = ? AND embedder = ?", [seq, embedder]
-        ).fetchone()[0]
-        with connection.conn.blobopen("vectors", "vectors", rowid, readonly=True) as blob:
-            if here is None:
-                pieces.append(blob.read())
-                continue
-            for place in here.tolist():
-                blob.seek(place * width)
-                pieces.append(blob.read(width))
-    return np.frombuffer(b"".join(pieces), np.float16).reshape(-1, dimensions)
+
+def _vectors(connection: Connection, embedder: str, wanted: Sequence[tuple[int, int]]) -> list[tuple[int, int, bytes]]:
+    """(document, place, vector) of the chunks wanted."""
+    return [
+        connection.execute(
+            "SELECT document_seq, place, vector FROM chunk_vectors "
+            "WHERE document_seq = ? AND embedder = ? AND place = ?",
+            [seq, embedder, place],
+        ).fetchone()
+        for seq, place in wanted
+    ]

@@ -74,9 +74,17 @@ _DOCUMENTS = (
         embedder TEXT NOT NULL,
         dimensions INTEGER NOT NULL,
         signs BLOB NOT NULL,
-        vectors BLOB NOT NULL,
         PRIMARY KEY (document_seq, embedder)
     )""",
+    # A row for each chunk: a value of megabytes would be walked through from its start to read a piece of it.
+    """CREATE TABLE chunk_vectors (
+        document_seq INTEGER NOT NULL,
+        embedder TEXT NOT NULL,
+        place INTEGER NOT NULL,
+        vector BLOB NOT NULL,
+        PRIMARY KEY (document_seq, embedder, place),
+        FOREIGN KEY (document_seq, embedder) REFERENCES vectors(document_seq, embedder) ON DELETE CASCADE
+    ) WITHOUT ROWID""",
     "CREATE TABLE choices (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
     "CREATE TABLE queue (place INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE)",
 )
