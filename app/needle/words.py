@@ -18,10 +18,9 @@ _SHORTEST_WORD = 4
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A sentence with a number: how it begins up to there, how it ends, and the question that it answers."""
+    """What a city has: told up to a value that begins with the city's name, and asked for."""
 
-    beginning: str
-    ending: str
+    told: str
     question: str
 
 
@@ -31,11 +30,12 @@ def word_list(name: Literal["cities", "adjectives", "nouns"]) -> tuple[str, ...]
 
 
 def facts(random: Random, count: int) -> list[Fact]:
-    """Facts about distinct cities, at most 120; each is of another kind, until all 20 kinds are used up."""
+    """Facts about distinct cities, at most 120; no two of a kind before all 24 kinds are used up."""
     kinds = _words()["facts"]
     order = [kind for _ in range(0, count, len(kinds)) for kind in random.sample(kinds, len(kinds))]
     cities = random.sample(word_list("cities"), count)
-    return [Fact(*(part.format(city) for part in kind)) for kind, city in zip(order[:count], cities, strict=True)]
+    told = zip(order[:count], cities, strict=True)
+    return [Fact(f"{start.format(city)} {city}", question.format(city)) for (start, question), city in told]
 
 
 @cache

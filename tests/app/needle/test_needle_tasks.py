@@ -19,10 +19,14 @@ def test_a_single_needle_is_one_fact_about_one_city_and_no_two_are_alike() -> No
     values = [question.expected for question in questions]
     assert len(set(values)) == 20
     assert all(re.fullmatch("[1-9][0-9]{4}", value) for (value,) in values)
+    kinds, cities = set(), set()
     for needle, question in zip(needles, questions, strict=True):
-        assert needle.sentence.count(question.expected[0]) >= 1
-        assert f"{question.opening} {question.expected[0]}" in needle.sentence
-    assert len({re.split("[A-Z]", needle.sentence[4:])[0] for needle in needles}) == 20
+        assert needle.sentence == f"{question.opening}{question.expected[0]}."
+        city = question.opening.split()[-1]
+        assert f" {city}" in question.text, "the question names the city"
+        kinds.add(needle.sentence.split(city)[0])
+        cities.add(city)
+    assert len(kinds) == len(cities) == 20
 
 
 @pytest.mark.parametrize("count", [1, 21, 100])
