@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 
+import pytest
 from textual.widgets import Input
 
 from octavo.app.assistant.history import system_of
@@ -38,6 +41,22 @@ async def test_ctrl_c_copies_a_selection(start):
         await run.pilot.press("ctrl+c")
         assert run.copied == ["some text"]
         assert run.screen.prompt.text == "some text"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTSTP, signal.SIGCONT])
+async def test_suspending_waits_for_what_is_being_written(start, number):
+    """Textual's handlers write to the terminal; called in the middle of another write, they wait for it for ever."""
+    is_writing, called_while_writing = False, []
+    before = signal.signal(number, lambda *_: called_while_writing.append(is_writing))
+    try:
+        async with start() as run:
+            is_writing = True
+            os.kill(os.getpid(), number)
+            assert called_while_writing == []
+            is_writing = False
+            await run.wait(lambda: called_while_writing == [False])
+    finally:
+        signal.signal(number, before)
 
 
 async def test_the_theme_is_remembered(start):

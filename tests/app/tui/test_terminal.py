@@ -109,24 +109,6 @@ def test_sigtstp_gives_the_terminal_back_and_fg_paints_again(terminal):
     assert terminal.wait() == 128 + signal.SIGTERM
 
 
-def test_suspending_while_it_paints_never_hangs(terminal):
-    """A handler that writes in the middle of another write waits for itself for ever."""
-    terminal.read_until(b"Welcome")
-    for cycle in range(12):
-        for size in range(4):
-            fcntl.ioctl(terminal.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 30 + size, 100 + size + cycle, 0, 0))
-            terminal._read(0.01)
-        os.kill(terminal.pid, signal.SIGTSTP)
-        ends = time.monotonic() + LONGEST
-        while os.waitpid(terminal.pid, os.WNOHANG | os.WUNTRACED) == (0, 0):
-            assert time.monotonic() < ends, f"it hangs at cycle {cycle}"
-            terminal._read(0.02)
-        os.kill(terminal.pid, signal.SIGCONT)
-    terminal.seen = b""
-    os.kill(terminal.pid, signal.SIGTERM)
-    assert terminal.wait() == 128 + signal.SIGTERM
-
-
 def test_a_second_octavo_is_told_and_the_first_goes_on(terminal, octavo_home):
     terminal.read_until(b"Welcome")
     second = Terminal(octavo_home)
