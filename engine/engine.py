@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -15,13 +15,12 @@ import torch
 from torch import Tensor
 
 from octavo.engine.config import EngineConfig, GenerationPolicy
-from octavo.engine.errors import ContextTooLongError, EngineError
+from octavo.engine.errors import ContextTooLongError
 from octavo.engine.events import DoneEvent, Event, FinishReason, TokenEvent
 from octavo.engine.kernels.dispatch import load_kernels, set_num_threads
-from octavo.engine.kv.cache import KvCache, SequencePages
+from octavo.engine.kv.cache import KvCache
 from octavo.engine.kv.store import PageStore
-from octavo.engine.kv.tiers import PageLostError
-from octavo.engine.recovery import free_caches, is_out_of_memory
+from octavo.engine.recovery import Recovery, in_words
 from octavo.engine.runner import ModelRunner
 from octavo.engine.sampler import Sampler
 from octavo.engine.scheduler import Chunk, Scheduler
@@ -33,8 +32,6 @@ Logits = list[tuple[Sequence, Tensor]]
 
 ANONYMOUS = "anonymous"
 """The owner of pages that nobody claims; they can be forgotten like any other's."""
-
-_MOST_REWINDS = 8
 
 
 def load(
@@ -84,8 +81,8 @@ class Engine:
             checkpoint, self.kernels, self.cache, min(self.max_context, self.spec.context_length), dtype
         )
         self._scheduler = Scheduler(self.cache, config)
+        self._recovery = Recovery(self.cache, self._scheduler, config, self._give_up)
         self._finished: list[Event] = []
-        self._most_rows = config.max_sequences  # that decode together; fewer once memory for them was not there
         self._ids = itertools.count(1)
 
     @property
@@ -150,8 +147,7 @@ class Engine:
 
     def take_problems(self) -> list[str]:
         """Sentences about pages that could not be kept or read back, each told once. No answer is wrong for them."""
-        problems, self.cache.tiers.problems = self.cache.tiers.problems, []
-        return problems
+        return self.cache.tiers.take_problems()
 
     def close(self) -> None:
         """End every request and write down what waits. The engine cannot be used after this."""
@@ -164,11 +160,11 @@ class Engine:
         """Advance every running request by one token, or one chunk of its prompt."""
         step = self._scheduler.schedule()
         logits: Logits = []
-        for at in range(0, len(step.decode), self._most_rows):
-            rows = step.decode[at : at + self._most_rows]
-            logits += self._attempt(rows, partial(self._decode, rows))
+        for at in range(0, len(step.decode), self._recovery.most_rows):
+            rows = step.decode[at : at + self._recovery.most_rows]  # fewer than before, if memory has just run out
+            logits += self._recovery.attempt(rows, partial(self._decode, rows))
         if step.prefill is not None:
-            logits += self._attempt([step.prefill.sequence], partial(self._prefill, step.prefill))
+            logits += self._recovery.attempt([step.prefill.sequence], partial(self._prefill, step.prefill))
         events = self._publish(self._sample(logits))
         return events + self._drain()
 
@@ -194,7 +190,7 @@ class Engine:
 
     def _decode(self, sequences: list[Sequence]) -> Logits:
         """Compute the newest token of each sequence."""
-        pages = [self._pages(sequence) for sequence in sequences]
+        pages = [sequence.running_pages for sequence in sequences]
         self.cache.begin_step(pages)
         hidden = self._runner.decode(
             [sequence.token_ids[-1] for sequence in sequences],
@@ -206,7 +202,7 @@ class Engine:
             try:
                 self._advance(sequence, 1)
             except Exception as error:  # its full page finds no place; the others have theirs
-                self._finish(sequence, "error", _in_words(error))
+                self._give_up(sequence, in_words(error))
             else:
                 logits.append((sequence, row))
         return logits
@@ -214,7 +210,7 @@ class Engine:
     def _prefill(self, chunk: Chunk) -> Logits:
         """Compute one chunk of what is known of a sequence; the logits are those after its last token."""
         started, sequence = time.perf_counter(), chunk.sequence
-        pages = self._pages(sequence)
+        pages = sequence.running_pages
         self.cache.begin_step([pages])
         self.cache.begin_chunk(pages, chunk.length // self.config.page_size)
         tokens = sequence.token_ids[chunk.start : chunk.start + chunk.length]
@@ -225,58 +221,10 @@ class Engine:
         sequence.prefill_s += time.perf_counter() - started
         return logits
 
-    def _attempt(self, sequences: list[Sequence], compute: Callable[[], Logits]) -> Logits:
-        """One forward pass. What goes wrong in it costs at most the answers in it, and those only as a last resort."""
-        try:
-            return compute()
-        except PageLostError as lost:
-            self._compute_again(lost)
-        except Exception as error:
-            if not (is_out_of_memory(error) and self._take_smaller_steps(sequences)):
-                for sequence in sequences:
-                    self._finish(sequence, "error", _in_words(error))
-        return []
-
-    def _compute_again(self, lost: PageLostError) -> None:
-        """Take every running sequence that has one of these pages back to where it begins."""
-        for sequence in self._scheduler.running:
-            pages = self._pages(sequence)
-            kept = next((i for i, page in enumerate(pages.page_ids) if page in lost.pages), None)
-            if kept is None:
-                continue
-            sequence.num_rewinds += 1
-            if sequence.num_rewinds > _MOST_REWINDS:
-                self._finish(sequence, "error", f"The pages of this conversation cannot be read back: {lost}")
-                continue
-            self.cache.truncate(pages, kept)
-            sequence.num_computed = kept * self.config.page_size
-            sequence.num_known = len(sequence.token_ids)
-
-    def _take_smaller_steps(self, sequences: list[Sequence]) -> bool:
-        """After an allocation failed: give caches back, and try with half as many rows. False at the smallest."""
-        free_caches()
-        for sequence in sequences:
-            pages = self._pages(sequence)
-            self.cache.truncate(pages, pages.num_complete)
-        first = sequences[0]
-        if first.is_prefilling:
-            rows = min(first.most_rows or self.config.prefill_chunk, first.num_known - first.num_computed)
-            first.most_rows = rows // 2 // self.config.page_size * self.config.page_size
-            return first.most_rows > 0
-        self._most_rows = min(self._most_rows, len(sequences)) // 2
-        if self._most_rows:
-            return True
-        self._most_rows = 1
-        return False
-
-    def _pages(self, sequence: Sequence) -> SequencePages:
-        assert sequence.pages is not None, "the sequence is running"
-        return sequence.pages
-
     def _advance(self, sequence: Sequence, num_tokens: int) -> None:
         """Count tokens whose K and V are written, and publish the pages they filled."""
         sequence.num_computed += num_tokens
-        self.cache.publish(self._pages(sequence), sequence.token_ids, sequence.num_computed)
+        self.cache.publish(sequence.running_pages, sequence.token_ids, sequence.num_computed)
 
     def _sample(self, logits: Logits) -> list[tuple[Sequence, int]]:
         return [(sequence, sequence.sampler.choose(row, sequence.token_ids)) for sequence, row in logits]
@@ -295,6 +243,9 @@ class Engine:
             if len(sequence.token_ids) >= sequence.limit:
                 self._finish(sequence, "length")
         return events
+
+    def _give_up(self, sequence: Sequence, error: str) -> None:
+        self._finish(sequence, "error", error)
 
     def _finish(self, sequence: Sequence, reason: FinishReason, error: str | None = None) -> None:
         """The one way out for every request, however it ends."""
@@ -315,9 +266,3 @@ class Engine:
             f"The prompt has {num_prompt:,} tokens, and the KV budgets hold {self.max_context:,}; "
             "shorten it or raise vram, ram or disk."
         )
-
-
-def _in_words(error: Exception) -> str:
-    if is_out_of_memory(error):
-        return "Memory ran out, even for the smallest step: close other programs, or take a smaller model or vram."
-    return str(error) if isinstance(error, EngineError) else f"{type(error).__name__}: {error}"

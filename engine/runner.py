@@ -5,12 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from octavo.engine.attention.decode import DecodeAttention, rows_of
+from octavo.engine.attention.decode import DecodeAttention
 from octavo.engine.attention.prefill import PrefillAttention
+from octavo.engine.attention.setup import AttentionSetup
 from octavo.engine.attention.sparse_prefill import SparsePrefillAttention
 from octavo.engine.kernels.dispatch import Kernels
 from octavo.engine.kernels.paged_attention import AttentionState
-from octavo.engine.kv.cache import KvCache, SequencePages
+from octavo.engine.kv.cache import KvCache
+from octavo.engine.kv.sequence_pages import SequencePages
 from octavo.engine.model.decoder import Decoder
 from octavo.engine.model.rope import attention_scale, rope_table
 from octavo.engine.weights.checkpoint import Checkpoint
@@ -34,15 +36,12 @@ class ModelRunner:
         prefill_dtype: torch.dtype,
     ) -> None:
         self._decoder = Decoder(checkpoint, kernels)
-        self._kernels = kernels
-        self._tiers = cache.tiers
-        self._plan = cache.plan
         self._page_size = cache.page_size
         self._device = cache.pool.slab.device
         self._prefill_dtype = prefill_dtype
         spec, rows = checkpoint.spec, cache.num_tails
         self.rope = rope_table(spec, max(num_positions, cache.page_size), self._device)
-        self._scale = attention_scale(spec)
+        self._setup = AttentionSetup(cache.tiers, cache.plan, self.rope, kernels, attention_scale(spec))
         self._state = AttentionState.empty(rows, spec.num_heads, spec.head_dim, self._device)
 
     @property
@@ -57,18 +56,8 @@ class ModelRunner:
         """
         if self._are_few(len(token_ids), start):
             return self.decode(token_ids, list(range(start, start + len(token_ids))), [pages] * len(token_ids))
-        kind = PrefillAttention if self._plan.is_dense(start) else SparsePrefillAttention
-        attend = kind(
-            self._tiers,
-            self._plan,
-            self.rope,
-            self._kernels,
-            self._scale,
-            start,
-            len(token_ids),
-            pages,
-            self._prefill_dtype,
-        )
+        kind = PrefillAttention if self._setup.plan.is_dense(start) else SparsePrefillAttention
+        attend = kind(self._setup, start, len(token_ids), pages, self._prefill_dtype)
         return self._decoder.forward(self._ids(token_ids), attend, self._prefill_dtype)
 
     def decode(self, token_ids: list[int], positions: list[int], pages: list[SequencePages]) -> Tensor:
@@ -76,10 +65,7 @@ class ModelRunner:
 
         Returns hidden states, float32 `[len(token_ids), hidden_size]`.
         """
-        state = rows_of(self._state, 0, len(positions))
-        attend = DecodeAttention(
-            self._tiers, self._plan, self.rope, self._kernels, self._scale, positions, pages, state
-        )
+        attend = DecodeAttention(self._setup, positions, pages, self._state)
         return self._decoder.forward(self._ids(token_ids), attend, torch.float32)
 
     def _are_few(self, num_tokens: int, start: int) -> bool:
@@ -88,7 +74,7 @@ class ModelRunner:
         Where pages of queries select together, they are not: results must not depend on how a prompt is cut.
         """
         most = min(_FEW_ROWS, self._page_size - 1, len(self._state.highest))
-        return num_tokens <= most and self._plan.is_dense(start)
+        return num_tokens <= most and self._setup.plan.is_dense(start)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Hidden states `[rows, hidden_size]` -> float32 `[rows, vocab_size]`."""

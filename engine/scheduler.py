@@ -91,8 +91,7 @@ class Scheduler:
 
     def _chunk(self, sequence: Sequence) -> Chunk:
         """The next tokens of a prompt, after what others may have computed of it meanwhile."""
-        assert sequence.pages is not None
-        self._cache.extend(sequence.pages, sequence.token_ids[: sequence.num_known])
+        self._cache.extend(sequence.running_pages, sequence.token_ids[: sequence.num_known])
         self._count_reused(sequence)
         start = sequence.num_computed
         most = min(self._config.prefill_chunk, sequence.most_rows or self._config.prefill_chunk)
@@ -118,11 +117,10 @@ class Scheduler:
 
     def _count_reused(self, sequence: Sequence) -> None:
         """What was found of a sequence need not be computed."""
-        assert sequence.pages is not None
-        sequence.num_computed = sequence.pages.num_complete * self._cache.page_size
+        pages = sequence.running_pages
+        sequence.num_computed = pages.num_complete * self._cache.page_size
         if not sequence.num_rewinds:  # its own pages, found again after one of them was lost, are no gift
-            counts = sequence.pages.reused
-            sequence.reused = {tier: pages * self._cache.page_size for tier, pages in counts.items()}
+            sequence.reused = {tier: count * self._cache.page_size for tier, count in pages.reused.items()}
 
     def _promised(self) -> int:
         """Pages the running sequences may still take."""

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from octavo.engine.config import GenerationPolicy
 from octavo.engine.events import AnswerMetrics, percentile
-from octavo.engine.kv.cache import SequencePages
+from octavo.engine.kv.sequence_pages import SequencePages
 from octavo.engine.sampler import Sampler
 
 
@@ -49,6 +49,12 @@ class Sequence:
     @property
     def is_prefilling(self) -> bool:
         return self.num_computed < self.num_known
+
+    @property
+    def running_pages(self) -> SequencePages:
+        """`pages`, which an admitted sequence has."""
+        assert self.pages is not None, "the sequence is running"
+        return self.pages
 
     @property
     def num_pages(self) -> int:

@@ -16,12 +16,11 @@ from torch import Tensor
 
 from octavo.engine.attention.plan import ReadingPlan
 from octavo.engine.attention.products import Merged, attend, own_mask
+from octavo.engine.attention.setup import AttentionSetup
 from octavo.engine.config import GROUP_PAGES
-from octavo.engine.kernels.dispatch import Kernels
-from octavo.engine.kv.cache import SequencePages
 from octavo.engine.kv.codec import CODECS, PageLayout
-from octavo.engine.kv.tiers import Tiers
-from octavo.engine.model.rope import RopeTable, rotate
+from octavo.engine.kv.sequence_pages import SequencePages
+from octavo.engine.model.rope import rotate
 
 
 class PrefillAttention:
@@ -32,23 +31,19 @@ class PrefillAttention:
 
     def __init__(
         self,
-        tiers: Tiers,
-        plan: ReadingPlan,
-        rope: RopeTable,
-        kernels: Kernels,
-        scale: float,
+        setup: AttentionSetup,
         start: int,
         length: int,
         pages: SequencePages,
         dtype: torch.dtype,
     ) -> None:
-        pool = tiers.device
+        pool = setup.pool
         page_size, device = pool.page_size, pool.slab.device
         assert start % page_size == 0, "a chunk starts on a page boundary"
-        self._tiers, self._pool, self._rope, self._kernels, self._scale = tiers, pool, rope, kernels, scale
+        self._setup, self._pool, self._rope = setup, pool, setup.rope
         self._start, self._length, self._dtype = start, length, dtype
         num_past = start // page_size
-        first = self._first_page(plan, num_past)
+        first = self._first_page(setup.plan, num_past)
         # Angles count from the first page that is read at its true distance.
         self._base = first * page_size
         self._past = np.array(pages.page_ids[first:num_past], dtype=np.int64)
@@ -81,13 +76,12 @@ class PrefillAttention:
 
     def _attend_near(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Merged:
         """Keep the chunk's K and V, and attend over the pages before it and over itself."""
-        rope, kernels, pool = self._rope, self._kernels, self._pool
-        page_angles = rope.cos[: pool.page_size], rope.sin[: pool.page_size]
-        kernels.write_kv(self._staging, self._page_of, self._offsets, k, v, *page_angles)
+        setup, rope, pool = self._setup, self._rope, self._pool
+        setup.kernels.write_kv(self._staging, self._page_of, self._offsets, k, v, *setup.page_angles)
         encoded: Tensor | None = None
         if self._own:
-            encoded = kernels.encode_pages(self._staging[: len(self._own)], pool.layout)
-            self._tiers.put(layer, self._own, encoded)
+            encoded = setup.kernels.encode_pages(self._staging[: len(self._own)], pool.layout)
+            setup.tiers.put(layer, self._own, encoded)
         if len(self._own) < len(self._staging):
             pool.tails[self._tail_slots[layer]] = self._staging[-1]
         angles = slice(self._start - self._base, self._start - self._base + self._length)
@@ -95,17 +89,17 @@ class PrefillAttention:
         merged = Merged()
         for slots, starts, mask in self._groups(layer):
             keys_and_values = self._gather(pool.slab, pool.layout, slots, starts)
-            merged.add(*attend(queries, *keys_and_values, self._scale, mask=mask))
+            merged.add(*attend(queries, *keys_and_values, setup.scale, mask=mask))
         merged.add(*self._attend_own(queries, encoded))
         return merged
 
     def _groups(self, layer: int) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
         """Slots, starts and mask of the pages before the chunk, a group at a time."""
-        page_size, device = self._pool.page_size, self._pool.slab.device
+        tiers, page_size, device = self._setup.tiers, self._pool.page_size, self._pool.slab.device
         for first in range(0, len(self._past), GROUP_PAGES):
             group = self._past[first : first + GROUP_PAGES]
-            slots = torch.from_numpy(self._tiers.load(layer, group).astype(np.int32)).to(device)
-            self._tiers.expect(layer, self._past[first + GROUP_PAGES : first + 2 * GROUP_PAGES])
+            slots = torch.from_numpy(tiers.load(layer, group).astype(np.int32)).to(device)
+            tiers.expect(layer, self._past[first + GROUP_PAGES : first + 2 * GROUP_PAGES])
             starts = torch.arange(first * page_size, (first + len(group)) * page_size, page_size, device=device)
             yield slots, starts.int(), self._mask_of(first, len(group))
 
@@ -115,16 +109,16 @@ class PrefillAttention:
         keys, values = self._gather(raw, self._raw_layout, self._own_slots, self._own_starts)
         keys, values = keys[:, : self._length], values[:, : self._length]
         if self._mask is None or encoded is None:
-            return attend(queries, keys, values, self._scale, is_causal=True)
+            return attend(queries, keys, values, self._setup.scale, is_causal=True)
         count = len(self._own)
         past = self._gather(encoded, self._pool.layout, self._own_slots[:count], self._own_starts[:count])
         both = torch.cat((past[0], keys), dim=1), torch.cat((past[1], values), dim=1)
-        return attend(queries, *both, self._scale, mask=self._mask)
+        return attend(queries, *both, self._setup.scale, mask=self._mask)
 
     def _gather(self, slab: Tensor, layout: PageLayout, slots: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
         """K at its true angles, and V: `[kv_heads, pages * page_size, head_dim]`."""
         rope = self._rope
-        return self._kernels.gather_pages(slab, layout, slots, starts, rope.cos, rope.sin, self._dtype)
+        return self._setup.kernels.gather_pages(slab, layout, slots, starts, rope.cos, rope.sin, self._dtype)
 
 
 def _raw_layout(layout: PageLayout, dtype: torch.dtype) -> PageLayout:

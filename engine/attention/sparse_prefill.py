@@ -10,15 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from octavo.engine.attention.decode import select
 from octavo.engine.attention.plan import ReadingPlan
 from octavo.engine.attention.prefill import PrefillAttention
 from octavo.engine.attention.products import attend
-from octavo.engine.kernels.dispatch import Kernels
-from octavo.engine.kv.cache import SequencePages
+from octavo.engine.attention.setup import AttentionSetup
 from octavo.engine.kv.pools import Ids
-from octavo.engine.kv.tiers import Tiers
-from octavo.engine.model.rope import RopeTable, rotate
+from octavo.engine.kv.sequence_pages import SequencePages
+from octavo.engine.model.rope import rotate
 
 
 class SparsePrefillAttention(PrefillAttention):
@@ -26,17 +24,14 @@ class SparsePrefillAttention(PrefillAttention):
 
     def __init__(
         self,
-        tiers: Tiers,
-        plan: ReadingPlan,
-        rope: RopeTable,
-        kernels: Kernels,
-        scale: float,
+        setup: AttentionSetup,
         start: int,
         length: int,
         pages: SequencePages,
         dtype: torch.dtype,
     ) -> None:
-        super().__init__(tiers, plan, rope, kernels, scale, start, length, pages, dtype)
+        super().__init__(setup, start, length, pages, dtype)
+        plan = setup.plan
         self._plan, self._pages = plan, pages
         self._all: Ids = np.array(pages.page_ids, dtype=np.int64)
         page_size, device = self._pool.page_size, self._pool.slab.device
@@ -70,13 +65,14 @@ class SparsePrefillAttention(PrefillAttention):
         for at, number in enumerate(self._numbers):
             rows = slice(at * page_size, min((at + 1) * page_size, self._length))
             numbers = np.concatenate(([0], 1 + chosen[at, : counts[at]]))
-            slots = torch.from_numpy(self._tiers.load_selected(layer, self._all[numbers]).astype(np.int32)).to(q.device)
+            loaded = self._setup.tiers.load_selected(layer, self._all[numbers])
+            slots = torch.from_numpy(loaded.astype(np.int32)).to(q.device)
             starts = np.zeros_like(numbers) if self._is_past[at] else numbers * page_size
             keys_and_values = self._gather(
                 self._pool.slab, self._pool.layout, slots, torch.from_numpy(starts.astype(np.int32)).to(q.device)
             )
             queries = self._far_queries(q[rows], number, self._is_past[at]).to(self._dtype).transpose(0, 1)
-            out[:, rows], far_lse[:, rows] = attend(queries, *keys_and_values, self._scale)
+            out[:, rows], far_lse[:, rows] = attend(queries, *keys_and_values, self._setup.scale)
         return out, far_lse
 
     def _select(self, layer: int, q: Tensor, lse: Tensor) -> tuple[Ids, Ids]:
@@ -92,9 +88,9 @@ class SparsePrefillAttention(PrefillAttention):
         if not max(self._num_far):
             none = np.zeros(len(pooled), dtype=np.int64)
             return none[:, None], none
-        chosen, counts = select(
-            self._kernels, self._tiers, self._plan, layer, torch.stack(pooled)[:, None], self._pages, self._num_far,
-            self._distances, self._rope, self._scale, torch.stack(read)[:, None].float(),
+        chosen, counts = self._setup.select_far(
+            layer, torch.stack(pooled)[:, None], self._pages, self._num_far, self._distances,
+            torch.stack(read)[:, None].float(),
         )  # fmt: skip
         return chosen.cpu().numpy().astype(np.int64), counts.cpu().numpy().astype(np.int64)
 

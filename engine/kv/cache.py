@@ -2,51 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
 from itertools import islice
 
 import numpy as np
 import torch
 
 from octavo.engine.attention.plan import ReadingPlan
-from octavo.engine.config import GROUP_PAGES, EngineConfig
-from octavo.engine.errors import ContextTooLongError
+from octavo.engine.config import EngineConfig
 from octavo.engine.kernels.dispatch import Kernels
 from octavo.engine.kv.bounds import BoundsLayout
 from octavo.engine.kv.codec import CODECS, PageLayout
 from octavo.engine.kv.far_pages import BoundsTable, FarPages
+from octavo.engine.kv.identity import root
 from octavo.engine.kv.pages import Identity, Origin, PageId, PageTable
-from octavo.engine.kv.pools import DevicePool, HostPool, Ids
-from octavo.engine.kv.store import PageStore
-from octavo.engine.kv.tiers import Tiers, num_records
+from octavo.engine.kv.pools import DevicePool, HostPool
+from octavo.engine.kv.sequence_pages import SequencePages
+from octavo.engine.kv.sizes import num_records, num_rows, num_slots
+from octavo.engine.kv.store import PageSpace, PageStore
+from octavo.engine.kv.tiers import Tiers
 from octavo.engine.model.spec import ModelSpec
 
-LAYOUT_VERSION = 2
 _LOOK_AHEAD = 64  # pages that the store is asked for at once
-
-
-@dataclass(slots=True, eq=False)
-class SequencePages:
-    """The pages of one sequence, head first; the complete ones, which come first, have `identities`.
-
-    `tail` is the place of its unfinished page, `far` what selection looks at, where there is selection, and
-    `selected` which pages each layer chose last. `reused` counts pages that were found, by the tier they were on.
-    """
-
-    owner: str
-    tail: int
-    page_ids: list[PageId] = field(default_factory=list)
-    identities: list[Identity] = field(default_factory=list)
-    far: FarPages | None = None
-    selected: dict[int, Ids] = field(default_factory=dict)
-    reused: dict[str, int] = field(default_factory=lambda: {"device": 0, "host": 0, "disk": 0})
-
-    @property
-    def num_complete(self) -> int:
-        return len(self.identities)
 
 
 class KvCache:
@@ -61,41 +38,34 @@ class KvCache:
         device: str,
         store: PageStore | None = None,
     ) -> None:
-        codec = CODECS[config.kv_codec]
-        self.layout = PageLayout(codec, spec.num_kv_heads, config.page_size, spec.head_dim)
+        self.layout = PageLayout(CODECS[config.kv_codec], spec.num_kv_heads, config.page_size, spec.head_dim)
         self.page_size = config.page_size
         self.page_bytes = spec.num_layers * self.layout.slot_bytes
         self.plan = ReadingPlan.of(spec, config)
         self._kernels = kernels
-        root, settings = _root(spec, config, self.plan, fingerprint)
         self._store = store
+        self._space: PageSpace | None = None
         writes = store is not None and store.writable
-        num_rows = _num_rows(config, self.page_bytes, writes)
-        tail_dtype = torch.float32 if codec.name == "f32" else torch.bfloat16
-        has_lower_tier = num_rows > 0 or store is not None
-        num_slots, num_stream = _num_slots(spec, config, self.layout, tail_dtype.itemsize, has_lower_tier)
-        tails = config.max_sequences
-        pool = DevicePool(self.layout, spec.num_layers, num_slots, num_stream, tails, tail_dtype, device)
+        rows = num_rows(config, self.page_bytes, writes=writes)
+        device_pool = self._device_pool(spec, config, device, has_lower_tier=rows > 0 or store is not None)
+        boxes = BoundsLayout(spec.num_kv_heads, config.page_size, spec.head_dim) if self.plan.is_sparse else None
+        records = num_records(self.layout, spec.num_layers, boxes)
+        host = HostPool(rows, records, self.layout.slot_bytes, pinned=device.startswith("cuda"))
         bounds = None
-        if self.plan.is_sparse:
-            boxes = BoundsLayout(spec.num_kv_heads, config.page_size, spec.head_dim)
+        if boxes is not None:
             bounds = BoundsTable(boxes, self.layout, spec.num_layers, kernels, device)
-        records = num_records(pool, bounds)
-        host = space = None
-        if num_rows:
-            host = HostPool(num_rows, records, self.layout.slot_bytes, pinned=device.startswith("cuda"))
+        identity, settings = root(spec, config, self.plan, fingerprint)
         if store is not None:
-            space = store.open_space(root, settings, records, self.layout.slot_bytes, config.page_size)
-        self.table = PageTable(config.page_size, root)
-        self.tiers = Tiers(self.table, pool, host, space, bounds, writes=writes, keeps_host=config.host_bytes > 0)
-        self._space = space
+            self._space = store.open_space(identity, settings, records, self.layout.slot_bytes, config.page_size)
+        self.table = PageTable(config.page_size, identity)
+        self.tiers = Tiers(
+            self.table, device_pool, host, self._space, bounds, writes=writes, keeps_host=config.host_bytes > 0
+        )
         self.num_tails = config.max_sequences
         self._free_tails = list(range(config.max_sequences - 1, -1, -1))
-        self.device_pages = num_slots // spec.num_layers
-        if writes and space is not None:
-            self.num_pages = max(space.max_pages, self.device_pages)
-        else:
-            self.num_pages = max(self.device_pages, num_rows)
+        self.device_pages = device_pool.num_slots // spec.num_layers
+        lowest = self._space.max_pages if writes and self._space is not None else rows
+        self.num_pages = max(self.device_pages, lowest)
 
     @property
     def pool(self) -> DevicePool:
@@ -213,6 +183,13 @@ class KvCache:
 
     # Parts of the above
 
+    def _device_pool(
+        self, spec: ModelSpec, config: EngineConfig, device: str, *, has_lower_tier: bool
+    ) -> DevicePool:
+        dtype = torch.float32 if config.kv_codec == "f32" else torch.bfloat16
+        slots, stream = num_slots(spec, config, self.layout, dtype.itemsize, has_lower_tier=has_lower_tier)
+        return DevicePool(self.layout, spec.num_layers, slots, stream, config.max_sequences, dtype, device)
+
     def _follow(self, pages: SequencePages) -> None:
         """Keep the sections of a sequence's pages up to date."""
         bounds = self.tiers.bounds
@@ -283,51 +260,3 @@ class KvCache:
         encoded = self._kernels.encode_pages(self.pool.tail_of(pages.tail), self.layout)
         for layer in range(self.pool.num_layers):
             self.tiers.put(layer, [page], encoded[layer : layer + 1])
-
-
-def _num_rows(config: EngineConfig, page_bytes: int, writes: bool) -> int:
-    """Host rows: what the budget holds, and never fewer than writing down needs to go on beside computing."""
-    budget = config.host_bytes // page_bytes
-    buffer = 2 * config.prefill_chunk // config.page_size + config.max_sequences
-    return max(budget, buffer) if writes else budget
-
-
-def _num_slots(
-    spec: ModelSpec, config: EngineConfig, layout: PageLayout, tail_itemsize: int, has_lower_tier: bool
-) -> tuple[int, int]:
-    """Slots of pages, and slots to stream through, that the device budget holds.
-
-    Raises ContextTooLongError where it holds less than can run.
-    """
-    num_stream = GROUP_PAGES if has_lower_tier else 0
-    whole_context = -(-(config.context or spec.context_length) // config.page_size) * spec.num_layers
-    if config.kv_bytes is None:
-        return whole_context, num_stream
-    tail = 2 * layout.num_kv_heads * layout.page_size * layout.head_dim * tail_itemsize
-    tails = config.max_sequences * spec.num_layers * tail
-    fixed = tails + num_stream * layout.slot_bytes
-    num_slots = (config.kv_bytes - fixed) // layout.slot_bytes
-    least = 0 if has_lower_tier else spec.num_layers
-    if num_slots < least:
-        raise ContextTooLongError(
-            f"The KV budget of {config.kv_bytes:,} bytes is less than this model needs to run, "
-            f"{fixed + least * layout.slot_bytes:,} bytes; raise vram."
-        )
-    return num_slots, num_stream
-
-
-def _root(
-    spec: ModelSpec, config: EngineConfig, plan: ReadingPlan, fingerprint: str
-) -> tuple[Identity, Mapping[str, object]]:
-    """Everything but token ids that decides a page's bytes, and its hash."""
-    attention = asdict(plan) if plan.is_sparse else "dense"
-    settings = {
-        "layout": LAYOUT_VERSION,
-        "fingerprint": fingerprint,
-        "rope": asdict(spec.rope),
-        "codec": config.kv_codec,
-        "page_size": config.page_size,
-        "prefill": config.compute_dtype,
-        "attention": attention,
-    }
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).digest(), settings

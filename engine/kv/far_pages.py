@@ -31,6 +31,11 @@ class BoundsTable:
     def nbytes(self) -> int:
         return self.table.nbytes
 
+    @property
+    def page_nbytes(self) -> int:
+        """Bytes of a page's bounds in all layers."""
+        return self.table.shape[0] * self.layout.page_bytes
+
     def resize(self, capacity: int) -> None:
         layers, have, size = self.table.shape
         if capacity > have:

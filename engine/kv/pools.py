@@ -75,8 +75,8 @@ class DevicePool:
 
     def resize(self, capacity: int) -> None:
         """Make room in the tables for page ids below `capacity`."""
-        self.slots = _grown(self.slots, capacity, NOWHERE)
-        self.num_resident = _grown(self.num_resident, capacity, 0)
+        self.slots = grown(self.slots, capacity, NOWHERE)
+        self.num_resident = grown(self.num_resident, capacity, 0)
 
     def key(self, layers: Ids | int, pages: Ids) -> Ids:
         """One number for a layer of a page."""
@@ -185,7 +185,7 @@ class HostPool:
         return self.slab.nbytes
 
     def resize(self, capacity: int) -> None:
-        self.rows = _grown(self.rows, capacity, NOWHERE)
+        self.rows = grown(self.rows, capacity, NOWHERE)
 
     def place(self, page: PageId, state: RowState) -> int:
         """A free row for `page`."""
@@ -247,7 +247,7 @@ class RowCopier:
             self._slab.index_copy_(0, index, encoded.to(self._slab.device, non_blocking=True))
 
 
-def _grown(table: NDArray[T], capacity: int, value: int) -> NDArray[T]:
+def grown(table: NDArray[T], capacity: int, value: int) -> NDArray[T]:
     """`table` with room for `capacity` entries in its last dimension, doubled so that growing stays cheap."""
     have = table.shape[-1]
     if capacity <= have:

@@ -1,8 +1,12 @@
-"""Reads pages back from the page store: whole pages in batches, or one layer of a group of them. Always one ahead."""
+"""Reads pages back from the page store: whole pages in batches, or one layer of a group of them.
+
+The store reads in the background: the next batch while one is copied, and what the next layer will probably ask for
+while this one computes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property
@@ -36,37 +40,50 @@ class PageBytes:
     problem: str | None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ahead:
+    """One layer of pages that is being read before anybody asked; `problems` has one entry a page."""
+
+    layer: int
+    identities: list[bytes]
+    problems: Future[list[str | None]]
+
+
 class StoreReader:
-    """Two buffers of a batch of pages, and three of one layer of `group` pages, allocated at their first use."""
+    """Reads pages of `num_records` records of `slot_bytes`, and layers of up to `group` pages.
+
+    Its buffers are allocated at their first use: two of a batch of pages, and two of one layer of a group, one for
+    what is asked for and one for what will be.
+    """
 
     def __init__(self, space: PageSpace, num_records: int, slot_bytes: int, group: int) -> None:
         self._space = space
         self._num_records = num_records
         self._slot_bytes = slot_bytes
         self._group = group
-        self._pages: Tensor | None = None
-        self._side = 0
-        self._ahead: tuple[int, list[bytes], Future[list[str | None]]] | None = None
+        self._ahead: _Ahead | None = None
 
-    def pages(self, wanted: Sequence[Wanted]) -> Iterator[PageBytes]:
-        """Every page that is wanted, in order."""
-        if self._pages is None:
-            self._pages = torch.empty(2, _BATCH, self._num_records, self._slot_bytes, dtype=torch.uint8)
+    def pages(self, wanted: Sequence[Wanted]) -> Generator[PageBytes, None, None]:
+        """Every page that is wanted, in order. Once it is closed nothing is written to the rows any more."""
         batches = [wanted[at : at + _BATCH] for at in range(0, len(wanted), _BATCH)]
-        started = [self._start(batch, self._pages[0]) for batch in batches[:1]]
-        for index, batch in enumerate(batches):
-            buffers, future = started.pop()
-            problems = future.result()
-            if index + 1 < len(batches):
-                started.append(self._start(batches[index + 1], self._pages[(index + 1) % 2]))
-            for item, buffer, problem in zip(batch, buffers, problems, strict=True):
-                yield PageBytes(item.page, buffer, problem)
+        buffers, reading = self._start(batches[0], 0)
+        try:
+            for index, batch in enumerate(batches):
+                ready, problems = buffers, reading.result()
+                if index + 1 < len(batches):
+                    buffers, reading = self._start(batches[index + 1], (index + 1) % 2)
+                for item, buffer, problem in zip(batch, ready, problems, strict=True):
+                    yield PageBytes(item.page, buffer, problem)
+        finally:
+            reading.result()
 
     def layer(self, layer: int, stored: Sequence[StoredPage]) -> tuple[Tensor, list[str | None]]:
-        """One layer of up to `group` pages: uint8 `[len(stored), slot_bytes]`, valid until the next but one call."""
+        """One layer of up to `group` pages, and what is wrong with each.
+
+        uint8 `[len(stored), slot_bytes]`, valid until the next call.
+        """
         ahead = self._take_ahead(layer)
-        side = self._next_side()
-        buffer = self._layers[side]
+        buffer, _ = self._layers
         reads: list[Read] = []
         problems: list[str | None] = [None] * len(stored)
         at: list[int] = []
@@ -86,36 +103,39 @@ class StoreReader:
         self._take_ahead(layer)
         if not stored:
             return
-        buffer = self._layers[2]
+        _, buffer = self._layers
         reads: list[Read] = [(page, layer, 1, buffer[i].data) for i, page in enumerate(stored)]
-        self._ahead = (layer, [page.identity for page in stored], self._space.submit_read(reads))
+        self._ahead = _Ahead(layer, [page.identity for page in stored], self._space.submit_read(reads))
+
+    def close(self) -> None:
+        """Wait for what is being read: the store may be closed after that."""
+        if self._ahead is not None:
+            self._ahead.problems.result()
+            self._ahead = None
 
     def _take_ahead(self, layer: int) -> dict[bytes, NDArray[np.uint8]]:
         """What was read ahead of this layer, by identity; a buffer is not given away while it is written to."""
-        if self._ahead is None:
+        ahead, self._ahead = self._ahead, None
+        if ahead is None:
             return {}
-        ahead_of, identities, future = self._ahead
-        self._ahead, problems = None, future.result()
-        if ahead_of != layer:
+        problems = ahead.problems.result()
+        if ahead.layer != layer:
             return {}
-        rows = zip(identities, self._layers[2], problems, strict=False)
-        return {identity: row for identity, row, problem in rows if problem is None}
-
-    def _next_side(self) -> int:
-        self._side = 1 - self._side
-        return self._side
+        _, buffer = self._layers
+        rows = zip(ahead.identities, problems, buffer, strict=False)
+        return {identity: row for identity, problem, row in rows if problem is None}
 
     @cached_property
     def _layers(self) -> NDArray[np.uint8]:
-        return np.empty((3, self._group, self._slot_bytes), dtype=np.uint8)
+        return np.empty((2, self._group, self._slot_bytes), dtype=np.uint8)
 
-    def close(self) -> None:
-        if self._ahead is not None:
-            self._ahead[2].result()
-            self._ahead = None
+    @cached_property
+    def _batches(self) -> Tensor:
+        return torch.empty(2, _BATCH, self._num_records, self._slot_bytes, dtype=torch.uint8)
 
-    def _start(self, batch: Sequence[Wanted], staging: Tensor) -> tuple[list[Tensor], Future[list[str | None]]]:
-        buffers = [staging[i] if item.row is None else item.row for i, item in enumerate(batch)]
+    def _start(self, batch: Sequence[Wanted], side: int) -> tuple[list[Tensor], Future[list[str | None]]]:
+        """Begin to read whole pages to where they are wanted, or else into one of the two buffers."""
+        buffers = [self._batches[side, i] if item.row is None else item.row for i, item in enumerate(batch)]
         reads: list[Read] = [
             (item.stored, 0, self._num_records, buffer.numpy().data.cast("B"))
             for item, buffer in zip(batch, buffers, strict=True)

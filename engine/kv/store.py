@@ -59,9 +59,6 @@ class PageSpace(Protocol):
     def add_owner(self, identities: Sequence[bytes], owner: str) -> None:
         """These pages are somebody else's, too."""
 
-    def drop(self, identities: Sequence[bytes]) -> None:
-        """Forget pages whoever owns them."""
-
 
 class PageStore(Protocol):
     """Pages of any number of models."""

@@ -35,7 +35,6 @@ class WriteResult:
     """`stored` is the page as the store keeps it, `problem` says why it keeps none."""
 
     page: PageId
-    identity: bytes
     owner: str
     stored: StoredPage | None
     problem: str | None
@@ -53,12 +52,6 @@ class Writer:
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="octavo-pages-writer", daemon=True)
         self._thread.start()
-
-    @property
-    def is_idle(self) -> bool:
-        """Nothing waits, is being written, or is to be collected."""
-        with self._changed:
-            return not (self._waiting or self._num_writing or self._results)
 
     def submit(self, jobs: Sequence[WriteJob]) -> None:
         with self._changed:
@@ -103,8 +96,6 @@ class Writer:
             # A thread that dies would leave every row unwritten for ever, and the engine waiting.
             problems, found = [f"{type(error).__name__}: {error}"] * len(batch), [None] * len(batch)
         return [
-            WriteResult(
-                job.page, job.identity, job.owner, stored, problem or (None if stored else "The page store is full.")
-            )
+            WriteResult(job.page, job.owner, stored, problem or (None if stored else "The page store is full."))
             for job, stored, problem in zip(batch, found, problems, strict=True)
         ]

@@ -11,7 +11,7 @@ from octavo.engine.config import EngineConfig, GenerationPolicy
 from octavo.engine.engine import Engine, load
 from octavo.engine.errors import ContextTooLongError
 from octavo.engine.events import DoneEvent, Event, TokenEvent
-from octavo.engine.kv.cache import SequencePages
+from octavo.engine.kv.sequence_pages import SequencePages
 
 GREEDY = GenerationPolicy(temperature=0.0, repetition_penalty=1.0, max_tokens=12)
 PAGE = 8

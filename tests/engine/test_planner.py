@@ -10,8 +10,8 @@ from octavo.engine import measure
 from octavo.engine.config import GROUP_PAGES, EngineConfig, KvCodec
 from octavo.engine.errors import EngineError, ModelFileError
 from octavo.engine.kernels.dispatch import load_kernels
-from octavo.engine.kv.cache import _num_rows
 from octavo.engine.kv.pools import DevicePool
+from octavo.engine.kv.sizes import num_rows
 from octavo.engine.measure import measure_memory
 from octavo.engine.planner import (
     CODEC_NAMES,
@@ -79,7 +79,7 @@ def test_the_write_buffer_is_as_large_as_planned(page_size: int, prefill_chunk: 
     config = EngineConfig(page_size=page_size, prefill_chunk=prefill_chunk)
     page = kv_bytes(LLAMA_8B, page_size, "bf16", page_size)
     run = RunSizes(page_size=page_size, prefill_chunk=prefill_chunk)
-    assert write_buffer_bytes(LLAMA_8B, "bf16", run) == _num_rows(config, page, writes=True) * page
+    assert write_buffer_bytes(LLAMA_8B, "bf16", run) == num_rows(config, page, writes=True) * page
 
 
 def test_planner_and_engine_run_as_many_sequences() -> None:

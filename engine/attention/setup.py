@@ -1,0 +1,50 @@
+"""What attention over pages works with, the same in every step; and the choice of far pages, which it all goes into."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from octavo.engine.attention.plan import ReadingPlan
+from octavo.engine.kernels.dispatch import Kernels
+from octavo.engine.kernels.select import SelectionLimits
+from octavo.engine.kv.sequence_pages import SequencePages
+from octavo.engine.kv.tiers import Tiers
+from octavo.engine.model.rope import RopeTable
+
+
+class AttentionSetup:
+    """Where pages are, which of them are read, and how; `scale` is that of the scores."""
+
+    def __init__(self, tiers: Tiers, plan: ReadingPlan, rope: RopeTable, kernels: Kernels, scale: float) -> None:
+        self.tiers = tiers
+        self.pool = tiers.device
+        self.plan = plan
+        self.rope = rope
+        self.kernels = kernels
+        self.scale = scale
+        self.page_angles = rope.cos[: self.pool.page_size], rope.sin[: self.pool.page_size]
+        self._limits = SelectionLimits(plan.floor_pages, plan.cap_pages, plan.mass_target)
+
+    def select_far(
+        self, layer: int, q: Tensor, sequence: SequencePages, num_far: list[int], distances: Tensor, read: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Which of its far pages the rows of one sequence read in a layer: see `select_pages_torch`."""
+        bounds, far = self.tiers.bounds, sequence.far
+        assert bounds is not None
+        assert far is not None
+        return self.kernels.select_pages(
+            q,
+            bounds.table[layer],
+            far.sections[layer],
+            bounds.layout,
+            far.ids,
+            torch.tensor(num_far, dtype=torch.int32, device=q.device),
+            distances,
+            self.rope.cos,
+            self.rope.sin,
+            self.scale,
+            read,
+            self._limits,
+            bounds.scratch,
+        )

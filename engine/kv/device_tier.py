@@ -1,0 +1,88 @@
+"""The device tier: who gets its slots, and who gives way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from octavo.engine.kv.pages import PageId
+from octavo.engine.kv.pools import NOWHERE, Ids
+from octavo.engine.kv.residency import Residency
+
+
+class DeviceTier:
+    """Slots of one layer of a page each, in a DevicePool.
+
+    A slot is clean: whatever lies in it also lies in a host row or in the store, so that evicting is forgetting a
+    number. Only a page that is being filled, or that no tier below could take, is on the device alone; that one stays
+    until nobody references it. TwoFactor chooses the victims, layer by layer.
+    """
+
+    def __init__(self, residency: Residency) -> None:
+        self._residency = residency
+        self._pool = residency.device
+
+    def make_room(self, count: int) -> int:
+        """Evict until `count` slots are free, or nothing more can go; returns how many of them are."""
+        residency = self._residency
+        if count > self._pool.num_free:
+            self._evict(count - self._pool.num_free)
+        if count > self._pool.num_free and (not residency.host.num_rows or residency.counters.not_written):
+            self._drop_cached(count)
+        return min(count, self._pool.num_free)
+
+    def place_whole(self, pages: Ids) -> None:
+        """Slots in every layer for pages that have none."""
+        num_layers = self._pool.num_layers
+        self._pool.place(np.tile(np.arange(num_layers), len(pages)), np.repeat(pages, num_layers))
+
+    @contextmanager
+    def filling(self, layers: Ids, pages: Ids) -> Iterator[Ids]:
+        """Free slots for `layers[i]` of `pages[i]`, to be written to; they are given back if that fails."""
+        slots = self._pool.place(layers, pages)
+        try:
+            yield slots
+        except BaseException:
+            self._pool.vacate(slots)
+            raise
+
+    def complete(self, page: PageId, data: Tensor) -> None:
+        """Write the layers of a page that have no slot yet, from uint8 `[num_layers or more, slot_bytes]`."""
+        layers = np.flatnonzero(self._pool.slots[:, page] == NOWHERE)
+        with self.filling(layers, np.full(len(layers), page)) as slots:
+            self._pool.write(slots, data[torch.from_numpy(layers)])
+
+    def put(self, layer: int, pages: Ids, encoded: Tensor) -> None:
+        """Write one layer of pages, as far as they have slots: `encoded` uint8 `[len(pages), slot_bytes]`."""
+        slots = self._pool.slots[layer, pages].astype(np.int64)
+        placed = np.flatnonzero(slots != NOWHERE)
+        if len(placed) == len(slots):
+            self._pool.write(slots, encoded)
+        elif len(placed):
+            self._pool.write(slots[placed], encoded[torch.from_numpy(placed)])
+
+    def _evict(self, count: int) -> None:
+        """Forget up to `count` layers of pages that lie somewhere below, too."""
+        residency, pool = self._residency, self._pool
+        pages = np.flatnonzero((pool.num_resident > 0) & ~residency.in_step)
+        pages = pages[residency.has_row(pages) | residency.stored[pages]]
+        keys = pool.resident_keys(pages)
+        if keys.size:
+            victims = residency.slot_policy.victims(keys, min(count, len(keys)))
+            residency.counters.evicted_from_device += len(victims)
+            residency.released(map(int, pool.vacate(pool.slots_of_keys(victims))))
+
+    def _drop_cached(self, count: int) -> None:
+        """Give up pages that may be nowhere else and that nobody references, the stalest first."""
+        residency = self._residency
+        for page in list(residency.table.stalest()):
+            if self._pool.num_free >= count:
+                return
+            if residency.in_step[page] or page in residency.being_written or not self._pool.num_resident[page]:
+                continue
+            residency.counters.evicted_from_device += int(self._pool.num_resident[page])
+            residency.discard(page)

@@ -1,0 +1,30 @@
+"""The pages of one sequence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from octavo.engine.kv.far_pages import FarPages
+from octavo.engine.kv.pages import Identity, PageId
+from octavo.engine.kv.pools import Ids
+
+
+@dataclass(slots=True, eq=False)
+class SequencePages:
+    """The pages of one sequence, head first; the complete ones, which come first, have `identities`.
+
+    `tail` is the place of its unfinished page, `far` what selection looks at, where there is selection, and
+    `selected` which pages each layer chose last. `reused` counts pages that were found, by the tier they were on.
+    """
+
+    owner: str
+    tail: int
+    page_ids: list[PageId] = field(default_factory=list)
+    identities: list[Identity] = field(default_factory=list)
+    far: FarPages | None = None
+    selected: dict[int, Ids] = field(default_factory=dict)
+    reused: dict[str, int] = field(default_factory=lambda: {"device": 0, "host": 0, "disk": 0})
+
+    @property
+    def num_complete(self) -> int:
+        return len(self.identities)
