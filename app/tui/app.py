@@ -81,7 +81,7 @@ class OctavoApp(App[None]):
             # write that is a deadlock. The loop calls them in between.
             handler = signal.getsignal(number)
             if callable(handler):
-                loop.add_signal_handler(number, handler)
+                loop.add_signal_handler(number, handler, number, None)
 
     def _end_by_signal(self, number: int) -> None:
         self.exit(return_code=128 + number)
