@@ -237,9 +237,12 @@ def load_assistant(path: Path, settings: Settings, paths: Paths, *, fingerprint:
 
 def _open_store(disk_bytes: int, paths: Paths) -> tuple[Store | None, list[str]]:
     """The page store, None where it is off or cannot be opened, and what is wrong with it."""
+    from octavo.app.assistant.forgetting import forget, noted
     from octavo.storage.errors import StorageError
     from octavo.storage.pages import open_store
 
+    for owner in noted(paths):  # what could not be forgotten when its conversation was deleted
+        forget(paths, owner)
     if not disk_bytes:
         return None, []
     try:
