@@ -148,8 +148,7 @@ class KvCache:
         """Give back all but the first `num_pages` complete pages."""
         dropped = pages.page_ids[num_pages:]
         del pages.page_ids[num_pages:], pages.identities[num_pages:]
-        self.tiers.freed(self.table.release(dropped))
-        self.tiers.released(dropped)
+        self._release(dropped)
 
     def close(self, pages: SequencePages) -> None:
         """Give every page back; complete ones stay to be found again."""
@@ -183,9 +182,7 @@ class KvCache:
 
     # Parts of the above
 
-    def _device_pool(
-        self, spec: ModelSpec, config: EngineConfig, device: str, *, has_lower_tier: bool
-    ) -> DevicePool:
+    def _device_pool(self, spec: ModelSpec, config: EngineConfig, device: str, *, has_lower_tier: bool) -> DevicePool:
         dtype = torch.float32 if config.kv_codec == "f32" else torch.bfloat16
         slots, stream = num_slots(spec, config, self.layout, dtype.itemsize, has_lower_tier=has_lower_tier)
         return DevicePool(self.layout, spec.num_layers, slots, stream, config.max_sequences, dtype, device)
@@ -203,32 +200,41 @@ class KvCache:
         return pages.identities[-1] if pages.identities else self.table.root
 
     def _extend_from_store(self, pages: SequencePages, token_ids: Sequence[int]) -> None:
-        """Adopt what the store has of the chain; a page in between may be known here already."""
-        assert self._space is not None
+        """Go on with what the store has of the chain; a page in between may be known here already."""
         chain = self.table.chain_of(self._identity(pages), token_ids)
         while run := list(islice(chain, _LOOK_AHEAD)):
-            stored = self._space.find([identity for identity, _ in run])
-            joined: list[PageId] = []
-            adopted: list[PageId] = []
-            for (_, tokens), found in zip(run, stored, strict=True):
-                parent = self._identity(pages)
-                page = self.table.match(tokens, parent)
-                if not page and found is not None and found.token_ids == tokens:
-                    page = [self.table.adopt(found, parent)]
-                    adopted += page
-                    self.tiers.grow()
-                if not page:
-                    break
-                self._join(pages, page)
-                joined += page
-            usable = self.tiers.adopt(adopted)
-            if usable < len(adopted):
-                self.table.disown(adopted[usable])
-                self.truncate(pages, pages.page_ids.index(adopted[usable]))
+            found = self._adopt(run, self._identity(pages))
+            self._join(pages, found)
+            self._own(found, pages.owner)
+            if len(found) < len(run):
                 return
-            self._own(joined, pages.owner)
-            if len(joined) < len(run):
-                return
+
+    def _adopt(self, run: Sequence[tuple[Identity, tuple[int, ...]]], parent: Identity) -> list[PageId]:
+        """The pages of a chain after `parent`, as far as this process or the store has them; each gains a reference."""
+        assert self._space is not None
+        found: list[PageId] = []
+        adopted: list[PageId] = []
+        for (identity, tokens), stored in zip(run, self._space.find([each for each, _ in run]), strict=True):
+            page = self.table.match(tokens, parent)
+            if not page and stored is not None and stored.token_ids == tokens:
+                page = [self.table.adopt(stored, parent)]
+                adopted += page
+            if not page:
+                break
+            found += page
+            parent = identity
+        usable = self.tiers.adopt(adopted)
+        if usable < len(adopted):
+            self.table.disown(adopted[usable])
+            first = found.index(adopted[usable])
+            self._release(found[first:])
+            del found[first:]
+        return found
+
+    def _release(self, pages: Sequence[PageId]) -> None:
+        """Drop one reference of each page of a chain, head first."""
+        self.tiers.freed(self.table.release(pages))
+        self.tiers.released(pages)
 
     def _join(self, pages: SequencePages, found: Sequence[PageId]) -> None:
         """Complete pages, in order, become the sequence's next ones."""
