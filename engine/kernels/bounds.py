@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from octavo.engine.kernels.checks import MOST_DIM, describe, require, require_pages, require_shape
 from octavo.engine.kernels.quantize import read_keys
 from octavo.engine.kv.bounds import MOST, SECTION_PAGES, BoundsLayout
 from octavo.engine.kv.codec import PageLayout
+
+if TYPE_CHECKING:
+    from octavo.engine.kernels._native import Ops
 
 
 def page_bounds_torch(encoded: Tensor, pages: PageLayout, layout: BoundsLayout) -> Tensor:
@@ -43,6 +50,52 @@ def section_bounds_torch(bounds: Tensor, layout: BoundsLayout, page_ids: Tensor)
     return _assemble(codes, grid, layout.section_codes, layout.section_bytes)
 
 
+def page_bounds_native(ops: Ops, encoded: Tensor, pages: PageLayout, layout: BoundsLayout) -> Tensor:
+    """`page_bounds_torch` in C, on the CPU, to the bit."""
+    op = "page_bounds"
+    require_pages(op, encoded, pages)
+    if (layout.num_kv_heads, layout.head_dim) != (pages.num_kv_heads, pages.head_dim):
+        raise ValueError(f"{op} takes bounds of pages like these, {pages}, not {layout}")
+    out = torch.zeros(len(encoded), layout.page_bytes, dtype=torch.uint8)
+    ops.page_bounds(
+        *sizes(layout), describe(pages), pages.hadamard_size, encoded.data_ptr(), len(encoded), out.data_ptr()
+    )
+    return out
+
+
+def section_bounds_native(ops: Ops, bounds: Tensor, layout: BoundsLayout, page_ids: Tensor) -> Tensor:
+    """`section_bounds_torch` in C, on the CPU, to the bit. ValueError for a page that is not in the table."""
+    op = "section_bounds"
+    require(op, torch.uint8, bounds)
+    require(op, torch.int32, page_ids)
+    require_bounds(op, bounds, layout)
+    out = torch.zeros(-(-len(page_ids) // SECTION_PAGES), layout.section_bytes, dtype=torch.uint8)
+    ops.section_bounds(
+        *sizes(layout),
+        bounds.data_ptr(),
+        len(bounds),
+        page_ids.data_ptr(),
+        len(page_ids),
+        len(out),
+        out.data_ptr(),
+    )
+    return out
+
+
+# A process has a handful of layouts.
+@cache
+def sizes(layout: BoundsLayout) -> tuple[int, int, int, int, int]:
+    """`layout` as the C code reads it."""
+    return layout.num_kv_heads, layout.head_dim, layout.stride, layout.page_bytes, layout.section_bytes
+
+
+def require_bounds(op: str, bounds: Tensor, layout: BoundsLayout) -> None:
+    """ValueError unless `bounds` is a table of `layout`."""
+    require_shape(op, "bounds", bounds, bounds.shape[0], layout.page_bytes)
+    if layout.head_dim > MOST_DIM or layout.head_dim % 8:
+        raise ValueError(f"{op} takes head dimensions that are multiples of 8 up to {MOST_DIM}, not {layout.head_dim}")
+
+
 def read_boxes(bounds: Tensor, layout: BoundsLayout) -> tuple[Tensor, Tensor, Tensor]:
     """Lower and upper corners float32 [n, kv_heads, d], and steps [n, kv_heads], of `bounds` uint8 [n, page_bytes]."""
     codes, grid = read_codes(bounds, layout, 2)
@@ -62,7 +115,7 @@ def read_codes(bounds: Tensor, layout: BoundsLayout, num_rows: int) -> tuple[Ten
 
 def _encode_box(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
     """Codes [n, kv_heads, 2, d] of corners [n, kv_heads, d], rounded outward, and step and origin [n, kv_heads, 2]."""
-    origin = _half_below(lower.amin(dim=-1))
+    origin = _half_below(lower.amin(dim=-1)) + 0.0  # no negative zero
     step = _step(upper.amax(dim=-1), origin)
     at = origin[..., None], step[..., None]
     return torch.stack((_code_below(lower, *at), _code_above(upper, *at)), dim=2), torch.stack((step, origin), dim=-1)

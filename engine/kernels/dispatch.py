@@ -3,7 +3,7 @@
 import importlib
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +14,12 @@ from torch import Tensor
 
 from octavo.engine.errors import EngineError
 from octavo.engine.kernels.activation import silu_mul_native, silu_mul_torch
-from octavo.engine.kernels.bounds import page_bounds_torch, section_bounds_torch
+from octavo.engine.kernels.bounds import (
+    page_bounds_native,
+    page_bounds_torch,
+    section_bounds_native,
+    section_bounds_torch,
+)
 from octavo.engine.kernels.encode import encode_pages_native, encode_pages_torch
 from octavo.engine.kernels.gather import gather_pages_native, gather_pages_torch
 from octavo.engine.kernels.kv_write import write_kv_native, write_kv_torch
@@ -27,7 +32,12 @@ from octavo.engine.kernels.paged_attention import (
     attend_tail_native,
     attend_tail_torch,
 )
-from octavo.engine.kernels.select import select_pages_torch
+from octavo.engine.kernels.select import (
+    SelectionLimits,
+    SelectionScratch,
+    select_pages_native,
+    select_pages_torch,
+)
 from octavo.engine.kernels.selfcheck import failure
 from octavo.engine.kv.bounds import BoundsLayout
 from octavo.engine.kv.codec import PageLayout
@@ -132,6 +142,39 @@ class AttendTailOp(Protocol):
     ) -> Tensor: ...
 
 
+class PageBoundsOp(Protocol):
+    """See `page_bounds_torch`."""
+
+    def __call__(self, encoded: Tensor, pages: PageLayout, layout: BoundsLayout) -> Tensor: ...
+
+
+class SectionBoundsOp(Protocol):
+    """See `section_bounds_torch`."""
+
+    def __call__(self, bounds: Tensor, layout: BoundsLayout, page_ids: Tensor) -> Tensor: ...
+
+
+class SelectPagesOp(Protocol):
+    """See `select_pages_torch`."""
+
+    def __call__(
+        self,
+        q: Tensor,
+        bounds: Tensor,
+        sections: Tensor,
+        layout: BoundsLayout,
+        page_ids: Tensor,
+        num_pages: Tensor,
+        distances: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        scale: float,
+        read: Tensor | None,
+        limits: SelectionLimits,
+        scratch: SelectionScratch,
+    ) -> tuple[Tensor, Tensor]: ...
+
+
 @dataclass(frozen=True)
 class Kernels:
     """The operations the decoder calls; `report` says for each which implementation it is."""
@@ -144,9 +187,9 @@ class Kernels:
     gather_pages: GatherPagesOp
     attend_pages: AttendPagesOp
     attend_tail: AttendTailOp
-    page_bounds: Callable[[Tensor, PageLayout, BoundsLayout], Tensor]
-    section_bounds: Callable[[Tensor, BoundsLayout, Tensor], Tensor]
-    select_pages: Callable[..., tuple[Tensor, Tensor]]
+    page_bounds: PageBoundsOp
+    section_bounds: SectionBoundsOp
+    select_pages: SelectPagesOp
     report: dict[str, str]
     threads: int
 
@@ -198,6 +241,9 @@ def _native_implementations(ops: "Ops") -> dict[str, Any]:
         "gather_pages": partial(gather_pages_native, ops),
         "attend_pages": partial(attend_pages_native, ops),
         "attend_tail": partial(attend_tail_native, ops),
+        "page_bounds": partial(page_bounds_native, ops),
+        "section_bounds": partial(section_bounds_native, ops),
+        "select_pages": partial(select_pages_native, ops),
     }
 
 

@@ -9,12 +9,17 @@ same order everywhere, so that every implementation chooses the same pages.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from octavo.engine.kernels.bounds import read_codes
+from octavo.engine.kernels.bounds import read_codes, require_bounds, sizes
+from octavo.engine.kernels.checks import require, require_angles, require_shape
 from octavo.engine.kv.bounds import SECTION_PAGES, BoundsLayout
+
+if TYPE_CHECKING:
+    from octavo.engine.kernels._native import Ops
 
 SHARE_AT_EDGE = 0.1
 """A page's mass, in tokens at its score, over its number of tokens: measured, with a standard deviation of e."""
@@ -23,6 +28,7 @@ SECTION_WIDTH = 0.9
 """What is taken of a section's largest widths to estimate its pages' scores on average; measured."""
 
 _MOST_CODE = 127.0
+_MOST_HEADS = 256  # a constant of the C code
 _LANES = 16
 
 
@@ -99,6 +105,83 @@ def select_pages_torch(
         out[row, : len(chosen)] = chosen.int()
         counts[row] = len(chosen)
         scratch.scored += count
+    return out, counts
+
+
+def select_pages_native(
+    ops: Ops,
+    q: Tensor,
+    bounds: Tensor,
+    sections: Tensor,
+    layout: BoundsLayout,
+    page_ids: Tensor,
+    num_pages: Tensor,
+    distances: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    scale: float,
+    read: Tensor | None,
+    limits: SelectionLimits,
+    scratch: SelectionScratch,
+) -> tuple[Tensor, Tensor]:
+    """`select_pages_torch` in C, on the CPU, by branch and bound over sections: the same pages.
+
+    ValueError for a page, a number of pages or a distance out of its range.
+    """
+    op = "select_pages"
+    q = q[:, 0] if q.shape[1] == 1 else q.mean(dim=1)
+    q = q.contiguous()
+    rows, heads, dim = q.shape
+    num_ids = page_ids.shape[0]
+    require(op, torch.float32, q)
+    require(op, torch.uint8, bounds, sections)
+    require(op, torch.int32, page_ids, num_pages, distances)
+    require_angles(op, cos, sin, dim)
+    require_bounds(op, bounds, layout)
+    require_shape(op, "q", q, rows, heads, layout.head_dim)
+    require_shape(op, "num_pages", num_pages, rows)
+    if distances.shape not in ((1,), (rows, num_ids)):
+        raise ValueError(f"{op} takes distances [1] or {[rows, num_ids]}, not {list(distances.shape)}")
+    if sections.shape[1:] != (layout.section_bytes,) or sections.shape[0] < num_ids // SECTION_PAGES:
+        raise ValueError(
+            f"{op} takes {num_ids // SECTION_PAGES} sections [{layout.section_bytes}], not {list(sections.shape)}"
+        )
+    if heads % layout.num_kv_heads or not 0 < heads <= _MOST_HEADS or limits.cap < 1:
+        raise ValueError(
+            f"{op} takes a multiple of {layout.num_kv_heads} query heads up to {_MOST_HEADS}, and a cap of at least "
+            f"one page, not {heads} and {limits.cap}"
+        )
+    if read is not None:
+        read = (read[:, 0] if read.shape[1] == 1 else read.mean(dim=1)).contiguous()
+        require(op, torch.float32, read)
+        require_shape(op, "read", read, rows, heads)
+    out = torch.empty(rows, limits.cap, dtype=torch.int32)
+    counts = torch.empty(rows, dtype=torch.int32)
+    selection = *sizes(layout), heads, num_ids, limits.cap
+    scratch.scored = ops.select_pages(
+        *selection,
+        q.data_ptr(),
+        rows,
+        bounds.data_ptr(),
+        bounds.shape[0],
+        sections.data_ptr(),
+        page_ids.data_ptr(),
+        num_pages.data_ptr(),
+        distances.data_ptr(),
+        distances.dim() == 1,
+        cos.data_ptr(),
+        sin.data_ptr(),
+        cos.shape[0],
+        None if read is None else read.data_ptr(),
+        scale,
+        SHARE_AT_EDGE * layout.page_size,
+        SECTION_WIDTH,
+        limits.mass_target * heads,
+        limits.floor,
+        scratch.reserve(rows * ops.selection_bytes(*selection)).data_ptr(),
+        out.data_ptr(),
+        counts.data_ptr(),
+    )
     return out, counts
 
 

@@ -7,12 +7,15 @@ import torch
 from torch import Tensor
 
 from octavo.engine.kernels.activation import silu_mul_torch
+from octavo.engine.kernels.bounds import page_bounds_torch, section_bounds_torch
 from octavo.engine.kernels.encode import encode_pages_torch
 from octavo.engine.kernels.gather import gather_pages_torch
 from octavo.engine.kernels.kv_write import write_kv_torch
 from octavo.engine.kernels.linear import linear_torch
 from octavo.engine.kernels.norm import rms_norm_torch
 from octavo.engine.kernels.paged_attention import AttentionState, attend_pages_torch, attend_tail_torch
+from octavo.engine.kernels.select import SelectionLimits, SelectionScratch, select_pages_torch
+from octavo.engine.kv.bounds import SECTION_PAGES, BoundsLayout
 from octavo.engine.kv.codec import CODECS, PageLayout
 from octavo.engine.weights.formats import Format
 from octavo.engine.weights.matrix import BlockMatrix
@@ -24,7 +27,7 @@ def failure(op: str, native: Callable[..., Any]) -> str | None:
     """What is wrong with the native operation called `op`, or None if it agrees with its reference."""
     try:
         return _CHECKS[op](native, torch.Generator().manual_seed(0))
-    except (RuntimeError, ValueError, MemoryError) as error:
+    except (AttributeError, RuntimeError, ValueError, MemoryError) as error:
         return f"it failed: {error}"
 
 
@@ -139,6 +142,46 @@ def _attend_tail(native: Callable[..., Any], generator: torch.Generator) -> str 
     return None
 
 
+def _page_bounds(native: Callable[..., Any], generator: torch.Generator) -> str | None:
+    kv, _, _ = _paged(generator)
+    for layout in _layouts():
+        arguments = encode_pages_torch(kv, layout), layout, BoundsLayout(2, 4, 8)
+        if not torch.equal(native(*arguments), page_bounds_torch(*arguments)):
+            return f"its bounds of {layout.codec.name} pages differ from its reference's"
+    return None
+
+
+def _bounds(count: int, generator: torch.Generator) -> tuple[Tensor, BoundsLayout, Tensor]:
+    """The table of `count` pages, and their numbers in disorder."""
+    layout, pages = BoundsLayout(2, 4, 8), PageLayout(CODECS["f32"], 2, 4, 8)
+    kv = torch.randn(count, 2, 2, 4, 8, generator=generator)
+    table = page_bounds_torch(encode_pages_torch(kv, pages), pages, layout)
+    return table, layout, torch.randperm(count, generator=generator).int()
+
+
+def _section_bounds(native: Callable[..., Any], generator: torch.Generator) -> str | None:
+    arguments = _bounds(SECTION_PAGES + 3, generator)
+    same = torch.equal(native(*arguments), section_bounds_torch(*arguments))
+    return None if same else "its bounds differ from its reference's"
+
+
+def _select_pages(native: Callable[..., Any], generator: torch.Generator) -> str | None:
+    count = 2 * SECTION_PAGES + 3
+    table, layout, ids = _bounds(count, generator)
+    _, cos, sin = _paged(generator)
+    q, read = torch.randn(2, 1, 4, 8, generator=generator), torch.randn(2, 1, 4, generator=generator)
+    limits = SelectionLimits(2, 9, 0.8)
+    arguments = q, table, section_bounds_torch(table, layout, ids), layout, ids, torch.tensor([count, 7]).int()
+    for distances in (torch.tensor([5]).int(), torch.randint(12, (2, count), generator=generator).int()):
+        results = [
+            select(*arguments, distances, cos, sin, 0.4, read, limits, SelectionScratch())
+            for select in (native, select_pages_torch)
+        ]
+        if not all(torch.equal(a, b) for a, b in zip(*results, strict=True)):
+            return "it selects other pages than its reference"
+    return None
+
+
 _CHECKS: dict[str, Callable[[Callable[..., Any], torch.Generator], str | None]] = {
     "linear": _linear,
     "rms_norm": _rms_norm,
@@ -148,4 +191,7 @@ _CHECKS: dict[str, Callable[[Callable[..., Any], torch.Generator], str | None]] 
     "gather_pages": _gather_pages,
     "attend_pages": _attend_pages,
     "attend_tail": _attend_tail,
+    "page_bounds": _page_bounds,
+    "section_bounds": _section_bounds,
+    "select_pages": _select_pages,
 }

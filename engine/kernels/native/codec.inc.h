@@ -155,14 +155,11 @@ static TARGET void encode(const Encode *e, int64_t number, int64_t kv_head) {
 
 INLINE V decode(V code, V scale, V zero) { return v_add(v_mul(code, scale), zero); }
 
-/* Sixteen tokens of encoded K, rotated by their page's start; `to` is their first row. */
-INLINE void gather_keys(const Gather *g, const HeadPage *page, int64_t token, const float *cos, const float *sin,
-                        uint8_t *to) {
-    const Layout *l = &g->pages.layout;
+/* Sixteen tokens of encoded K, channel by channel. */
+INLINE void decode_keys(const Layout *l, int64_t hadamard_size, const HeadPage *page, int64_t token, float (*x)[16]) {
     const int bits = (int)l->key_bits;
-    const int64_t dim = l->dim, half = dim / 2, row_bytes = dim * (g->out_bf16 ? 2 : 4);
-    const int64_t tokens = l->page_size - token < 16 ? l->page_size - token : 16;
-    float x[MOST_DIM][16], scales[MOST_DIM], zeros[MOST_DIM];
+    const int64_t dim = l->dim;
+    float scales[MOST_DIM], zeros[MOST_DIM];
     for (int64_t i = 0; i < dim; i += 16) {
         v_store(scales + i, load_half(page->key_scales, i));
         v_store(zeros + i, load_half(page->key_zeros, i));
@@ -173,13 +170,24 @@ INLINE void gather_keys(const Gather *g, const HeadPage *page, int64_t token, co
         v_store(x[i], decode(code, v_set1(scales[i]), v_set1(zeros[i])));
     }
     if (bits == 4) {
-        hadamard_lanes(x, dim, g->hadamard_size);
+        hadamard_lanes(x, dim, hadamard_size);
         if (token == 0) {
             float key[MOST_DIM];
-            for (int64_t i = 0; i < dim; i += 16) v_store(key + i, v_load_bf16((const uint16_t *)page->first_token + i));
+            const uint16_t *first = (const uint16_t *)page->first_token;
+            for (int64_t i = 0; i < dim; i += 16) v_store(key + i, v_load_bf16(first + i));
             for (int64_t i = 0; i < dim; i++) x[i][0] = key[i];
         }
     }
+}
+
+/* Sixteen tokens of encoded K, rotated by their page's start; `to` is their first row. */
+INLINE void gather_keys(const Gather *g, const HeadPage *page, int64_t token, const float *cos, const float *sin,
+                        uint8_t *to) {
+    const Layout *l = &g->pages.layout;
+    const int64_t dim = l->dim, half = dim / 2, row_bytes = dim * (g->out_bf16 ? 2 : 4);
+    const int64_t tokens = l->page_size - token < 16 ? l->page_size - token : 16;
+    float x[MOST_DIM][16];
+    decode_keys(l, g->hadamard_size, page, token, x);
     for (int64_t i = 0; i < half; i++) {
         V first = v_load(x[i]), second = v_load(x[i + half]), c = v_set1(cos[i]), s = v_set1(sin[i]);
         v_store(x[i], v_sub(v_mul(first, c), v_mul(second, s)));

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "select.h"
+
 /* Block formats by their ggml number: name, number, weights per block, bytes per block. A group is the unit of
  * 32 weights that the kernels expand at once, a chunk at most 16 groups whose scales are expanded together. */
 #define FOR_EACH_FORMAT(X) \
@@ -115,6 +117,19 @@ typedef struct {
     float *out;             /* [n, heads, dim], of a tail */
 } Attention;
 
+/* Bounds of encoded `pages`, or of the sections of `page_ids`. */
+typedef struct {
+    BoundsLayout layout;
+    Pages pages;              /* n of them */
+    int64_t hadamard_size;
+    const uint8_t *bounds;    /* [capacity, layout.page_bytes] */
+    int64_t capacity;
+    const int32_t *page_ids;  /* [num_ids] */
+    int64_t num_ids;
+    int64_t n;
+    uint8_t *out;             /* [n, layout.page_bytes or section_bytes], all zero */
+} Bound;
+
 /* Pages whose attention is summed before it is merged with the other groups': a constant, so that the result
  * does not depend on the number of threads, nor on the cutting of a long context into calls (it divides 64). */
 enum { PAGES_PER_GROUP = 8 };
@@ -138,6 +153,15 @@ typedef struct {
     void (*fold)(const Attention *attention, int64_t sequence);
     /* The unfinished page, through the state to `out`. */
     void (*attend_tail)(const Attention *attention, int64_t sequence, int64_t kv_head);
+    /* One KV head of a page's or a section's bounds. */
+    void (*bound_page)(const Bound *bound, int64_t number, int64_t kv_head);
+    void (*bound_section)(const Bound *bound, int64_t number, int64_t kv_head);
+    /* The steps of a selection, in order: queries; 16 sections from `first` on; what follows from them all, with the
+     * pages after the last section; the weights of one section's pages; `next` is the one that follows. */
+    void (*select_prepare)(const Select *select, SelectRow *row, int64_t number);
+    void (*select_sections)(const Select *select, SelectRow *row, int64_t number, int64_t first);
+    void (*select_weigh)(const Select *select, SelectRow *row, int64_t number);
+    void (*select_pages_of)(const Select *select, SelectRow *row, int64_t number, int64_t section, int64_t next);
 } KernelTable;
 
 extern const KernelTable portable_kernels;

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "decode_avx512.h"
+#include "words_avx512.h"
 
 enum { WAYS_OF_MANY = 2, HALVES_AT_ONCE = 2 };
 #include "linear.inc.h"
@@ -9,6 +10,9 @@ enum { WAYS_OF_MANY = 2, HALVES_AT_ONCE = 2 };
 #include "pages.inc.h"
 #include "codec.inc.h"
 #include "attention.inc.h"
+#include "bounds.inc.h"
+#include "queries.inc.h"
+#include "select.inc.h"
 
 const KernelTable avx512_kernels = {
     .isa = "avx512",
@@ -22,5 +26,11 @@ const KernelTable avx512_kernels = {
     .attend = attend,
     .fold = fold,
     .attend_tail = attend_tail,
+    .bound_page = bound_page,
+    .bound_section = bound_section,
+    .select_prepare = select_prepare,
+    .select_sections = select_sections,
+    .select_weigh = select_weigh,
+    .select_pages_of = select_pages_of,
 };
 #endif

@@ -1,6 +1,7 @@
 #include <math.h>
 
 #include "decode_portable.h"
+#include "words_portable.h"
 
 enum { WAYS_OF_MANY = 1, HALVES_AT_ONCE = 1 };
 #include "linear.inc.h"
@@ -8,6 +9,9 @@ enum { WAYS_OF_MANY = 1, HALVES_AT_ONCE = 1 };
 #include "pages.inc.h"
 #include "codec.inc.h"
 #include "attention.inc.h"
+#include "bounds.inc.h"
+#include "queries.inc.h"
+#include "select.inc.h"
 
 const KernelTable portable_kernels = {
     .isa = "portable",
@@ -21,4 +25,10 @@ const KernelTable portable_kernels = {
     .attend = attend,
     .fold = fold,
     .attend_tail = attend_tail,
+    .bound_page = bound_page,
+    .bound_section = bound_section,
+    .select_prepare = select_prepare,
+    .select_sections = select_sections,
+    .select_weigh = select_weigh,
+    .select_pages_of = select_pages_of,
 };

@@ -241,6 +241,8 @@ static PyObject *ops_attend_tail(PyObject *object, Arguments arguments, Py_ssize
     Py_RETURN_NONE;
 }
 
+#include "module_select.inc.h"
+
 static PyObject *ops_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
     static char *names[] = {"isa", NULL};
     const char *isa = NULL;
@@ -273,6 +275,10 @@ static PyMethodDef ops_methods[] = {
     METHOD(gather_pages, "Pages decoded, side by side, their keys at their positions."),
     METHOD(attend_pages, "Attention of one query per sequence over its complete pages, into a state."),
     METHOD(attend_tail, "The unfinished page of each sequence, and the result."),
+    METHOD(page_bounds, "The bounds of encoded pages."),
+    METHOD(section_bounds, "The bounds of sections of pages."),
+    METHOD(selection_bytes, "Bytes of scratch memory for each row of select_pages."),
+    METHOD(select_pages, "The pages a query reads, by their bounds."),
     {NULL, NULL, 0, NULL},
 };
 static PyGetSetDef ops_attributes[] = {

@@ -120,6 +120,8 @@ void op_dequantize(const KernelTable *kernels, const Matrix *matrix, int64_t col
 HEADS_TASK(encode, Encode, layout.kv_heads)
 HEADS_TASK(gather, Gather, pages.layout.kv_heads)
 HEADS_TASK(attend_tail, Attention, pages.layout.kv_heads)
+HEADS_TASK(bound_page, Bound, layout.kv_heads)
+HEADS_TASK(bound_section, Bound, layout.kv_heads)
 
 typedef struct {
     const KernelTable *kernels;
@@ -193,6 +195,14 @@ const char *find_tail_problem(const Attention *a) {
     }
     return NULL;
 }
+
+const char *find_bound_problem(const Bound *bound) {
+    for (int64_t i = 0; i < bound->num_ids; i++)
+        if (outside(bound->page_ids[i], bound->capacity)) return "a page has no row in the table of bounds";
+    return NULL;
+}
+
+#include "selection.inc.h"
 
 const KernelTable *find_kernels(const char *isa) {
     const KernelTable *available[3];

@@ -27,6 +27,16 @@ void op_gather(const KernelTable *kernels, const Gather *gather);
 bool op_attend_pages(const KernelTable *kernels, Attention *attention);
 void op_attend_tail(const KernelTable *kernels, const Attention *attention);
 
+void op_bound_page(const KernelTable *kernels, const Bound *bound);
+void op_bound_section(const KernelTable *kernels, const Bound *bound);
+const char *find_bound_problem(const Bound *bound);
+
+/* Bytes of scratch memory for each row. */
+size_t selection_bytes(const Select *select);
+const char *find_select_problem(const Select *select);
+/* Returns how many pages were weighed, of all rows. */
+int64_t op_select(const KernelTable *kernels, const Select *select);
+
 /* The table of an instruction set this processor has: by name, or the best for NULL; NULL if there is none. */
 const KernelTable *find_kernels(const char *isa);
 

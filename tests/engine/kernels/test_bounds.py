@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from octavo.engine.kernels.bounds import page_bounds_torch, read_boxes, read_codes, section_bounds_torch
+from octavo.engine.kernels.dispatch import Kernels
 from octavo.engine.kernels.encode import encode_pages_torch
 from octavo.engine.kernels.quantize import read_keys
 from octavo.engine.kv.bounds import SECTION_PAGES, BoundsLayout
@@ -52,3 +53,27 @@ def test_a_section_holds_the_boxes_of_its_pages(seed: int, count: int, spread: f
         assert (codes[number, :, 1] * step[number] + origin[number] >= centres).all()
         assert (codes[number, :, 2] * width_step[number] >= upper - lower).all()
         assert torch.equal(largest_step[number, :, 0], steps.amax(0))
+
+
+@pytest.mark.parametrize("codec", sorted(CODECS))
+@pytest.mark.parametrize(("page_size", "dim"), [(32, 64), (12, 40), (2, 8)])
+def test_native_bounds_are_the_reference_to_the_bit(
+    native_kernels: Kernels, codec: str, page_size: int, dim: int
+) -> None:
+    generator = torch.Generator().manual_seed(dim)
+    pages, layout = PageLayout(CODECS[codec], 3, page_size, dim), BoundsLayout(3, page_size, dim)
+    kv = torch.randn(40, 2, 3, page_size, dim, generator=generator) * torch.rand(40, 1, 1, 1, dim, generator=generator)
+    kv[3] = 0
+    kv[4, 0] = -kv[4, 0].abs()
+    encoded = encode_pages_torch(kv, pages)
+    bounds = page_bounds_torch(encoded, pages, layout)
+    assert torch.equal(native_kernels.page_bounds(encoded, pages, layout), bounds)
+    ids = torch.randperm(40, generator=generator)[:37].int()
+    expected = section_bounds_torch(bounds, layout, ids)
+    assert torch.equal(native_kernels.section_bounds(bounds, layout, ids), expected)
+
+
+def test_a_page_that_has_no_bounds_is_refused(native_kernels: Kernels) -> None:
+    layout = BoundsLayout(1, 4, 8)
+    with pytest.raises(ValueError, match="no row in the table"):
+        native_kernels.section_bounds(torch.zeros(2, layout.page_bytes).byte(), layout, torch.tensor([2]).int())

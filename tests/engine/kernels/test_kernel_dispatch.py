@@ -23,6 +23,9 @@ OPERATIONS = {
     "gather_pages",
     "attend_pages",
     "attend_tail",
+    "page_bounds",
+    "section_bounds",
+    "select_pages",
 }
 
 

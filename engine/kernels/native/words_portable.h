@@ -1,0 +1,77 @@
+/* Thirty-two int16 lanes, and the int32 sums of their products, as vectors of the compiler's. */
+#ifndef OCTAVO_WORDS_PORTABLE_H
+#define OCTAVO_WORDS_PORTABLE_H
+
+#include <math.h>
+
+#include "vec_portable.h"
+
+typedef int16_t W __attribute__((vector_size(64)));
+typedef V32 N;
+
+INLINE W w_load(const int16_t *p) {
+    W v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+INLINE void w_store(int16_t *p, W v) { memcpy(p, &v, sizeof v); }
+INLINE W w_set1(int16_t value) { return value - (W){0}; }
+INLINE W w_load_bytes(const uint8_t *p) {
+    W v;
+    for (int i = 0; i < 32; i++) v[i] = p[i];
+    return v;
+}
+INLINE W w_add(W a, W b) { return a + b; }
+INLINE W w_sub(W a, W b) { return a - b; }
+INLINE W w_abs(W a) {
+    const W sign = a >> 15;
+    return (a ^ sign) - sign;
+}
+INLINE W w_times_16(W a) { return a << 4; }
+INLINE W w_times_128(W a) { return a << 7; }
+/* The products divided by 2^15, rounded to nearest, halves upward. */
+INLINE W w_high_product(W a, W b) {
+    W v;
+    for (int i = 0; i < 32; i++) v[i] = (int16_t)((a[i] * b[i] + 0x4000) >> 15);
+    return v;
+}
+INLINE N n_zero(void) { return (N){0}; }
+/* Adds the products of pairs of lanes. */
+INLINE N n_dot(W a, W b, N sum) {
+    for (int i = 0; i < 16; i++) sum[i] += a[i] * b[i] + a[i + 16] * b[i + 16];
+    return sum;
+}
+INLINE void n_store(int32_t *p, N v) { memcpy(p, &v, sizeof v); }
+
+INLINE int32_t n_total(N v) {
+    int32_t total = 0;
+    for (int i = 0; i < 16; i++) total += v[i];
+    return total;
+}
+
+/* Thirty-two numbers, rounded to nearest even. */
+INLINE W w_round(V low, V high) {
+    W v;
+    for (int i = 0; i < 16; i++) {
+        v[i] = (int16_t)rintf(low[i]);
+        v[i + 16] = (int16_t)rintf(high[i]);
+    }
+    return v;
+}
+INLINE V v_sqrt(V v) {
+    for (int i = 0; i < 16; i++) v[i] = sqrtf(v[i]);
+    return v;
+}
+
+/* As v_sum16, for integers. */
+INLINE V n_sum16(const int32_t *vectors) {
+    V sums;
+    for (int i = 0; i < 16; i++) {
+        int32_t sum = 0;
+        for (int lane = 0; lane < 16; lane++) sum += vectors[16 * i + lane];
+        sums[i] = (float)sum;
+    }
+    return sums;
+}
+
+#endif

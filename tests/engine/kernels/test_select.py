@@ -1,0 +1,181 @@
+"""Selection: branch and bound gives what scoring every page gives, and the scores are what they claim to be."""
+
+import random
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from octavo.engine.kernels.bounds import page_bounds_torch, read_boxes, section_bounds_torch
+from octavo.engine.kernels.dispatch import Kernels
+from octavo.engine.kernels.encode import encode_pages_torch
+from octavo.engine.kernels.select import SHARE_AT_EDGE, SelectionLimits, SelectionScratch, select_pages_torch
+from octavo.engine.kv.bounds import SECTION_PAGES, BoundsLayout
+from octavo.engine.kv.codec import CODECS, PageLayout
+
+ANGLES, PAGE_SIZE, SCALE = 300, 4, 0.3
+
+
+class Pages:
+    """Pages of a sequence, sections of which differ by `spread`; `twins` of them are copies of others."""
+
+    def __init__(self, kv_heads: int, dim: int, count: int, spread: float, codec: str, twins: int, seed: int) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        stored, self.layout = (
+            PageLayout(CODECS[codec], kv_heads, PAGE_SIZE, dim),
+            BoundsLayout(kv_heads, PAGE_SIZE, dim),
+        )
+        of_section = torch.randn(count // SECTION_PAGES + 1, 2, kv_heads, PAGE_SIZE, dim, generator=generator) * 3
+        kv = of_section.repeat_interleave(SECTION_PAGES, 0)[:count]
+        kv = kv + spread * torch.randn(kv.shape, generator=generator)
+        copies, originals = torch.randint(count, (2, twins), generator=generator)
+        kv[copies] = kv[originals]
+        order = torch.randperm(count, generator=generator)  # page ids are in disorder, the sequence is not
+        self.encoded = encode_pages_torch(kv[order], stored)
+        self.bounds = page_bounds_torch(self.encoded, stored, self.layout)
+        self.ids = torch.argsort(order).int()
+        self.sections = section_bounds_torch(self.bounds, self.layout, self.ids)
+        frequencies = 0.7 ** torch.arange(dim // 2, dtype=torch.float64)
+        angles = torch.outer(torch.arange(ANGLES, dtype=torch.float64), frequencies)
+        self.cos, self.sin = angles.cos().float(), angles.sin().float()
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    kv_heads=st.integers(1, 3),
+    group=st.integers(1, 5),
+    dim=st.sampled_from([8, 24, 32, 64]),
+    count=st.integers(1, 150),
+    spread=st.sampled_from([0.0, 0.01, 0.3, 3.0]),
+    codec=st.sampled_from(sorted(CODECS)),
+    is_shared=st.booleans(),
+    has_twins=st.booleans(),
+)
+def test_branch_and_bound_is_brute_force(
+    native_kernels: Kernels,
+    seed: int,
+    kv_heads: int,
+    group: int,
+    dim: int,
+    count: int,
+    spread: float,
+    codec: str,
+    is_shared: bool,
+    has_twins: bool,
+) -> None:
+    pick = random.Random(seed)
+    pages = Pages(kv_heads, dim, count, spread, codec, count // 4 if has_twins else 0, seed)
+    generator = torch.Generator().manual_seed(seed + 1)
+    rows, heads = pick.choice([1, 3]), kv_heads * group
+    q = torch.randn(rows, pick.choice([1, 2]), heads, dim, generator=generator) * pick.choice([0.0, 0.3, 2.0])
+    distances = torch.randint(ANGLES, (1,) if is_shared else (rows, count), generator=generator).int()
+    read = torch.randn(q.shape[:3], generator=generator) * 3 if pick.random() < 0.7 else None
+    num_pages = torch.tensor([count, *(pick.randint(0, count) for _ in range(rows - 1))]).int()
+    limits = SelectionLimits(pick.randint(0, 6), pick.choice([1, 5, 20, 200]), pick.choice([0.3, 0.9, 1.0]))
+    arguments = q, pages.bounds, pages.sections, pages.layout, pages.ids, num_pages, distances, pages.cos, pages.sin
+    expected = select_pages_torch(*arguments, SCALE, read, limits, SelectionScratch())
+    got = native_kernels.select_pages(*arguments, SCALE, read, limits, SelectionScratch())
+    assert torch.equal(got[1], expected[1])
+    assert torch.equal(got[0], expected[0])
+
+
+def test_sections_that_cannot_matter_are_left_out(native_kernels: Kernels) -> None:
+    count = 60 * SECTION_PAGES
+    pages, scratch = Pages(2, 32, count, 0.01, "f32", 0, 5), SelectionScratch()
+    q = torch.randn(1, 1, 4, 32, generator=torch.Generator().manual_seed(1))
+    arguments = pages.ids, torch.tensor([count]).int(), torch.tensor([0]).int(), pages.cos, pages.sin, SCALE, None
+    limits = SelectionLimits(4, 4, 1.0)
+    got = native_kernels.select_pages(q, pages.bounds, pages.sections, pages.layout, *arguments, limits, scratch)
+    assert scratch.scored <= count / 2
+    expected = select_pages_torch(q, pages.bounds, pages.sections, pages.layout, *arguments, limits, scratch)
+    assert scratch.scored == count
+    assert torch.equal(got[0], expected[0])
+
+
+@pytest.mark.parametrize("with_read", [True, False])
+def test_pages_are_chosen_by_their_share_of_the_attention(kernels: Kernels, with_read: bool) -> None:
+    """Against float64: few enough pages that none is estimated by its section."""
+    count, heads = SECTION_PAGES - 1, 6
+    for seed in range(12):
+        pages, generator = Pages(2, 24, count, 1.0, "k8v8", 0, seed), torch.Generator().manual_seed(seed)
+        q, read = (torch.randn(1, 1, heads, *dim, generator=generator) for dim in ((24,), ()))
+        distances = torch.randint(ANGLES, (1, count), generator=generator).int()
+        limits = SelectionLimits(2, count, 0.8)
+        got, counts = kernels.select_pages(
+            q, pages.bounds, pages.sections, pages.layout, pages.ids, torch.tensor([count]).int(), distances,
+            pages.cos, pages.sin, SCALE, read if with_read else None, limits, SelectionScratch(),
+        )  # fmt: skip
+        scores = _ellipsoid_scores(q[0, 0], pages, distances[0])  # [p, heads]
+        mass = torch.exp(scores) * SHARE_AT_EDGE * PAGE_SIZE
+        near = torch.exp(read[0, 0].double()) if with_read else torch.zeros(heads).double()
+        weights = (mass / (mass.sum(0) + near)).sum(1)
+        chosen = got[0, : int(counts[0])].long()
+        assert torch.equal(chosen, chosen.sort().values)
+        rest = torch.ones(count, dtype=torch.bool).index_fill_(0, chosen, False)
+        assert not rest.any() or weights[chosen].min() >= weights[rest].max() - 0.02 * heads / count
+        covered = float((weights[chosen].sum() + (near / (mass.sum(0) + near)).sum()) / heads)
+        assert covered >= limits.mass_target - 0.02
+        assert (
+            len(chosen) == limits.floor or covered - float(weights[chosen].min()) / heads <= limits.mass_target + 0.02
+        )
+
+
+def _ellipsoid_scores(q: Tensor, pages: Pages, distances: Tensor) -> Tensor:
+    """The highest scaled score of the ellipsoid in each page's box, for each query head: float64 [p, heads]."""
+    lower, upper, _ = (x.double() for x in read_boxes(pages.bounds[pages.ids.long()], pages.layout))
+    cos, sin = (x[distances.long()][:, None].double() for x in (pages.cos, pages.sin))
+    first, second = q.double().chunk(2, dim=-1)
+    rotated = torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+    centre, half_width = (
+        x.repeat_interleave(len(q) // pages.layout.num_kv_heads, 1) for x in ((lower + upper) / 2, (upper - lower) / 2)
+    )
+    return ((rotated * centre).sum(-1) + ((rotated * half_width) ** 2).sum(-1).sqrt()) * SCALE
+
+
+def test_equal_pages_are_taken_in_order(kernels: Kernels) -> None:
+    pages = Pages(1, 8, 2 * SECTION_PAGES + 5, 0.0, "f32", 0, 0)
+    pages.bounds[:] = pages.bounds[0]
+    sections = section_bounds_torch(pages.bounds, pages.layout, pages.ids)
+    q, num_pages = torch.ones(2, 1, 2, 8), torch.tensor([len(pages.ids), 3]).int()
+    got, counts = kernels.select_pages(
+        q, pages.bounds, sections, pages.layout, pages.ids, num_pages, torch.tensor([7]).int(), pages.cos, pages.sin,
+        SCALE, None, SelectionLimits(0, 6, 1.0), SelectionScratch(),
+    )  # fmt: skip
+    assert counts.tolist() == [6, 3]
+    assert got.tolist() == [[0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 0, 0]]
+
+
+def test_without_pages_nothing_is_chosen(kernels: Kernels) -> None:
+    pages = Pages(1, 8, 1, 0.0, "f32", 0, 0)
+    got, counts = kernels.select_pages(
+        torch.ones(1, 1, 2, 8), pages.bounds, pages.sections[:0], pages.layout, pages.ids[:0], torch.tensor([0]).int(),
+        torch.tensor([7]).int(), pages.cos, pages.sin, SCALE, None, SelectionLimits(2, 4, 1.0), SelectionScratch(),
+    )  # fmt: skip
+    assert counts.tolist() == [0]
+    assert got.tolist() == [[0, 0, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"ids": torch.tensor([0, 9]).int()}, "no row in the table"),
+        ({"num_pages": torch.tensor([3]).int()}, "number of pages"),
+        ({"distances": torch.tensor([ANGLES]).int()}, "no row in cos"),
+        ({"distances": torch.zeros(1, 5).int()}, "distances"),
+        ({"q": torch.ones(1, 1, 3, 8)}, "query heads"),
+    ],
+)
+def test_what_would_read_elsewhere_is_refused(
+    native_kernels: Kernels, changed: dict[str, Tensor], message: str
+) -> None:
+    pages = Pages(2, 8, 2, 0.0, "f32", 0, 0)
+    given = {"ids": pages.ids, "num_pages": torch.tensor([2]).int(), "distances": torch.tensor([7]).int()}
+    given = {**given, "q": torch.ones(1, 1, 4, 8), **changed}
+    with pytest.raises(ValueError, match=message):
+        native_kernels.select_pages(
+            given["q"], pages.bounds, pages.sections, pages.layout, given["ids"], given["num_pages"],
+            given["distances"], pages.cos, pages.sin, SCALE, None, SelectionLimits(2, 4, 1.0), SelectionScratch(),
+        )  # fmt: skip
