@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from octavo.app.cli.options import budget_options
-from octavo.app.needle.contexts import MOST_DEPTHS, NEEDLE_TASKS, TASKS
+from octavo.app.needle.contexts import MOST_DEPTHS, NEEDLE_TASKS, TASKS, even_depths, needle_context, word_context
 from octavo.app.needle.haystacks import HAYSTACKS
 
 if TYPE_CHECKING:
     from octavo.app.assistant.assistant import Assistant
+    from octavo.app.needle.measuring import Asked
+    from octavo.app.needle.task import Context
     from octavo.app.settings import Settings
 
 
@@ -79,6 +81,7 @@ def needle(
 
     from octavo.app.cli.opening import open_assistant
     from octavo.app.needle.finished import FinishedRows
+    from octavo.app.needle.measuring import as_rows, ask_all
     from octavo.app.settings import load_settings
     from octavo.storage.paths import Paths
 
@@ -96,11 +99,11 @@ def needle(
             ]
             rows = []
             for (task, haystack), length in product(texts, lengths):
-                made_with = {"task": task, "haystack": haystack, "tokens": length, "depths": depths, "seed": seed}
-                made_with |= _computed_with(assistant, settings)
+                context = _context(assistant, task, haystack, length, depths, seed)
+                made_with = {"text": context.fingerprint(), **_computed_with(assistant, settings)}
                 done = finished.find(made_with) if finished else None
                 if done is None:
-                    done = _measure(assistant, task, haystack, length, depths, seed)
+                    done = as_rows(task, haystack, length, ask_all(assistant, context, length, _tell))
                     if finished:
                         finished.add(made_with, done)
                 click.echo(_summary(done))
@@ -140,27 +143,21 @@ def _check_lengths(lengths: list[int], max_context: int) -> None:
 
 
 def _computed_with(assistant: Assistant, settings: Settings) -> dict[str, Any]:
-    """What else decides a row: model, codec and attention, for which the cache has a hash; kernels and budgets."""
+    """What decides a row beside its text: model, codec and attention, for which the cache has a hash; and budgets."""
     engine = assistant.engine
     budgets = {"vram": settings.vram, "ram": settings.ram, "disk": settings.disk, "threads": settings.threads}
     return {"root": engine.cache.table.root.hex(), "kernels": engine.kernels.report, **budgets}
 
 
-def _measure(
-    assistant: Assistant, task: str, haystack: str | None, tokens: int, depths: int, seed: int
-) -> list[dict[str, Any]]:
-    from octavo.app.needle.contexts import even_depths, needle_context, word_context
-    from octavo.app.needle.measuring import Asked, as_rows, ask_all
-
-    def tell(asked: Asked) -> None:
-        place = "" if asked.question.depth is None else f" at {asked.question.depth:.1%}"
-        click.echo(f"  {asked.found} of {len(asked.question.expected)}{place}: {' '.join(asked.text.split())[:60]}")
-
+def _context(assistant: Assistant, task: str, haystack: str | None, tokens: int, depths: int, seed: int) -> Context:
     if haystack is None:
-        context = word_context(assistant.tokenizer, task, tokens, seed)
-    else:
-        context = needle_context(assistant.tokenizer, task, haystack, tokens, even_depths(depths), seed)
-    return as_rows(task, haystack, tokens, ask_all(assistant, context, tokens, tell))
+        return word_context(assistant.tokenizer, task, tokens, seed)
+    return needle_context(assistant.tokenizer, task, haystack, tokens, even_depths(depths), seed)
+
+
+def _tell(asked: Asked) -> None:
+    place = "" if asked.question.depth is None else f" at {asked.question.depth:.1%}"
+    click.echo(f"  {asked.found} of {len(asked.question.expected)}{place}: {' '.join(asked.text.split())[:60]}")
 
 
 def _summary(rows: list[dict[str, Any]]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
 
 from octavo.app.needle.scoring import IsValue
@@ -29,3 +31,8 @@ class Context:
 
     ids: list[int]
     questions: list[Question]
+
+    def fingerprint(self) -> str:
+        """A hash of all that the model is given and asked."""
+        asked = [[question.text, question.opening, question.answer_tokens] for question in self.questions]
+        return hashlib.sha256(json.dumps([self.ids, asked]).encode()).hexdigest()
