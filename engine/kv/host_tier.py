@@ -46,6 +46,13 @@ class HostTier:
             return None
         return self._pool.slab[self._pool.place(page, RowState.FILLING)]
 
+    def abandon(self, pages: Sequence[PageId]) -> None:
+        """Give back those of the pages' spare rows that nothing was read into."""
+        for page in pages:
+            row = self._pool.rows[page]
+            if row != NOWHERE and self._pool.state[row] == RowState.FILLING:
+                self._pool.vacate(page)
+
     def put(self, layer: int, pages: Ids, encoded: Tensor) -> None:
         """Write one layer of pages: `encoded` uint8 `[len(pages), slot_bytes]`."""
         if self._pool.num_rows:

@@ -76,15 +76,18 @@ class Loader:
             return
         assert self._reader is not None
         lost: dict[PageId, str] = {}
-        with closing(self._reader.pages(wanted)) as found:
-            for read in found:
-                if read.problem is not None:
-                    lost[read.page] = read.problem
-                    continue
-                if host.rows[read.page] != NOWHERE:
-                    host.state[host.rows[read.page]] = RowState.CLEAN
-                if to_device:
-                    self._device.complete(read.page, read.data)
+        try:
+            with closing(self._reader.pages(wanted)) as found:
+                for read in found:
+                    if read.problem is not None:
+                        lost[read.page] = read.problem
+                        continue
+                    if host.rows[read.page] != NOWHERE:
+                        host.state[host.rows[read.page]] = RowState.CLEAN
+                    if to_device:
+                        self._device.complete(read.page, read.data)
+        finally:
+            self._host.abandon([item.page for item in wanted])
         residency.counters.promoted_from_disk += len(wanted) - len(lost)
         self._lose(lost)
 
@@ -176,5 +179,4 @@ class Loader:
             residency.report(reason)
             residency.table.disown(page)
             residency.stored[page] = False
-            residency.host.vacate(page)
         raise PageLostError(list(lost), next(iter(lost.values())))

@@ -113,15 +113,12 @@ class Tiers:
         self._rows.completed(pages)
 
     def adopt(self, pages: Sequence[PageId]) -> int:
-        """Pages of record that lie in the store; returns how many of them, from the first on, can be used."""
+        """New pages of record that lie in the store; returns how many of them, from the first on, can be used."""
+        self._residency.grow()
         self._residency.stored[list(pages)] = True
         return self._loader.restore_bounds(pages)
 
     # What becomes of pages
-
-    def grow(self) -> None:
-        """Follow the page ids there are; `make_places` does so itself."""
-        self._residency.grow()
 
     def tier_of(self, page: PageId) -> str:
         """ "device", "host" or "disk": the nearest place where the whole of a complete page is."""

@@ -119,3 +119,23 @@ def test_what_was_selected_can_be_seen_and_keeps_the_limits(
         assert 32 // 8 - 1 <= len(pages) <= 96 // 8 - 1
         assert set(pages) <= set(sequence.pages.page_ids[1:-8])
     engine.cancel(request)
+
+
+def test_pages_before_one_that_cannot_be_used_are_owned_and_nothing_else_is_counted(
+    tiered: Callable[..., Any], folders: Callable[[str], Path], memory_store: Callable[..., Any]
+) -> None:
+    """Else they would go with whoever wrote them, and be counted as reused though they were computed."""
+    settings: dict[str, Any] = {"folder": folders("qwen2"), "attention": FEW, "context": 2048, "store": memory_store()}
+    store, writer = settings["store"], tiered(**settings)
+    writer.answer(PROMPT, owner="a")
+    writer.settle()
+    identities = list(store.kept)
+    store.read_problem = lambda page: "A page failed its checksum." if page.identity == identities[40] else None
+    engine = tiered(**settings)
+    metrics = engine.answer(PROMPT, owner="b").metrics
+    assert metrics.computed_tokens == 64 + len(PROMPT) % 8, "one chunk from the bad page on, and the end"
+    assert metrics.reused_tokens + metrics.computed_tokens == len(PROMPT)
+    assert all(store.owners[identity] == {"a", "b"} for identity in identities[:40])
+    engine.engine.forget("b")
+    engine.settle()
+    assert engine.answer(PROMPT[:300]).metrics.reused_device == 0

@@ -258,41 +258,6 @@ def test_forgetting_ends_the_owners_answers_and_no_others(tiered: Tiered, memory
     assert engine.answer(PROMPT[:300]).metrics.reused_tokens == 0
 
 
-def test_memory_that_is_suddenly_gone_makes_smaller_steps(tiered: Tiered) -> None:
-    """Another program took the memory: chunks shrink until they fit, and the answer is the same."""
-    engine = tiered()
-    expected = tiered().answer(PROMPT).tokens
-    prefill, sizes = engine.engine._runner.prefill, []
-
-    def scarce(token_ids: list[int], start: int, pages: Any) -> torch.Tensor:
-        if len(token_ids) > 16:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        sizes.append(len(token_ids))
-        return prefill(token_ids, start, pages)
-
-    engine.engine._runner.prefill = scarce
-    assert engine.answer(PROMPT).tokens == expected
-    assert max(sizes) == 16
-    engine.settle()
-
-
-def test_no_memory_at_all_is_said_in_one_sentence_and_costs_nothing_else(tiered: Tiered) -> None:
-    engine = tiered()
-    decode = engine.engine._runner.decode
-
-    def nothing(*_: object) -> torch.Tensor:
-        raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 5 bytes")
-
-    engine.engine._runner.decode = nothing
-    run = engine.answer(PROMPT)
-    assert run.done.finish_reason == "error"
-    assert run.done.error.startswith("Memory ran out, even for the smallest step")
-    assert len(run.tokens) == 1
-    engine.engine._runner.decode = decode
-    assert engine.answer(PROMPT).tokens == tiered().answer(PROMPT).tokens
-    engine.settle()
-
-
 def test_a_pool_without_places_says_so(tiered: Tiered) -> None:
     engine = tiered(device_pages=4).engine
     pages = engine.cache.open([1], "test")
