@@ -3,7 +3,7 @@
 After RULER (Hsieh et al. 2024, arXiv:2404.06654): one value of one key, more keys as distractors, more values of one
 key, and chains of variables. Unlike there, one text carries the needles of all depths, so that they could be taken for
 each other; as a single needle has no distractors, each of those is another kind of fact. The other tasks have RULER's
-wording.
+wording. With one depth alone, multi-value and variables are RULER's: one key with four values, one chain.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NUMBERS_INTRO = (
 )
 VARIABLES_INTRO = "Memorize and track the chains of variable assignment hidden in the following text.\n\n"
 
-PER_KEY = 4
+PER_KEY, _PER_KEY_IN_WORDS = 4, "four"
 """Keys of a question with its distractors in multi-key, values of a key in multi-value: RULER's number."""
 HOPS = 4
 
@@ -79,8 +79,8 @@ def multi_value(random: Random, depths: Sequence[float]) -> Hidden:
         what = f"special magic numbers for {name} mentioned in the provided text"
         questions.append(
             Question(
-                text=f"\n\nWhat are all the {what}?",
-                opening=f"The {what} are",
+                text=f"\n\nWhat are all the {what}? Name the {_PER_KEY_IN_WORDS} different numbers.",
+                opening=f"The {_PER_KEY_IN_WORDS} different {what} are",
                 expected=tuple(values[i * PER_KEY : (i + 1) * PER_KEY]),
                 is_value=_digits(7),
                 answer_tokens=_VALUES_TOKENS,
