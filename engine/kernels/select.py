@@ -28,7 +28,7 @@ SECTION_WIDTH = 0.9
 """What is taken of a section's largest widths to estimate its pages' scores on average; measured."""
 
 _MOST_CODE = 127.0
-_MOST_HEADS = 256  # a constant of the C code
+_MOST_HEADS = 128  # a constant of the C code
 _LANES = 16
 
 

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SECTION_PAGES = 16, MOST_QUERY_HEADS = 256 };
+enum { SECTION_PAGES = 16, MOST_QUERY_HEADS = 128 };
 
 /* engine/kv/bounds.py says what the bytes are. */
 typedef struct {

@@ -81,20 +81,22 @@ INLINE void add_boxes(const int n, const bool section, const Select *s, const Se
     }
 }
 
-/* Number `member` of `width` in each box's grid. */
-INLINE V load_grid(const Batch *batch, int64_t at, int64_t width, int64_t kv_head, int member) {
-    uint16_t halves[16] = {0};
-    for (int lane = 0; lane < batch->count; lane++)
-        memcpy(halves + lane, batch->bytes[lane] + at + 2 * (kv_head * width + member), sizeof(uint16_t));
-    return v_load_f16(halves);
+/* Grids of up to 16 boxes, `count` numbers each from byte `at` on: number i of all boxes side by side in grids[i]. */
+INLINE void load_grids(const Batch *batch, int64_t at, int64_t count, float (*grids)[16]) {
+    for (int64_t i = 0; i < count; i += 16) {
+        V rows[16];
+        for (int lane = 0; lane < 16; lane++)
+            rows[lane] = lane < batch->count ? v_load_f16((const uint16_t *)(batch->bytes[lane] + at) + i) : v_zero();
+        v_transpose(rows);
+        for (int k = 0; k < 16; k++) v_store(grids[i + k], rows[k]);
+    }
 }
 
-INLINE void score_pages_of(const int n, const Select *s, const SelectRow *row, const Batch *batch, int64_t kv_head,
-                           int64_t head, float *scores) {
+INLINE void score_pages_of(const int n, const Select *s, const SelectRow *row, const Batch *batch, float (*grids)[16],
+                           int64_t kv_head, int64_t head, float *scores) {
     BoxSums sums;
     add_boxes(n, false, s, row, batch, kv_head, head, &sums);
-    const int64_t at = s->layout.kv_heads * 2 * s->layout.stride;
-    const V step = load_grid(batch, at, 2, kv_head, 0), origin = load_grid(batch, at, 2, kv_head, 1);
+    const V step = v_load(grids[2 * kv_head]), origin = v_load(grids[2 * kv_head + 1]);
     for (int h = 0; h < n; h++) {
         V end = v_mul(n_sum16(sums.ends[h]), v_set1(0.5f)), length = v_sqrt(n_sum16(sums.lengths[h]));
         V inside = v_mul(step, v_add(end, v_mul(length, v_set1(8))));
@@ -127,19 +129,18 @@ INLINE float bound_any_rotation(const Select *s, const SelectRow *row, const uin
     return v_sum(centres) + 0.5f * width_step * sqrtf(v_sum(widths));
 }
 
-INLINE void score_sections_of(const int n, const Select *s, SelectRow *row, const Batch *batch, int64_t kv_head,
-                              int64_t head, int64_t first) {
+INLINE void score_sections_of(const int n, const Select *s, SelectRow *row, const Batch *batch, float (*grids)[16],
+                              int64_t kv_head, int64_t head, int64_t first) {
     BoxSums sums;
     add_boxes(n, true, s, row, batch, kv_head, head, &sums);
-    const int64_t stride = s->layout.stride, at = s->layout.kv_heads * 3 * stride;
-    V grid[4];
-    float grids[4][16], bounds[16] = {0};
-    for (int i = 0; i < 4; i++) v_store(grids[i], grid[i] = load_grid(batch, at, 4, kv_head, i));
-    const V step = grid[0], origin = grid[1], width_step = grid[2];
+    const int64_t stride = s->layout.stride;
+    const float *steps = grids[4 * kv_head], *origins = steps + 16, *width_steps = steps + 32;
+    const V step = v_load(steps), origin = v_load(origins), width_step = v_load(width_steps);
+    float bounds[16] = {0};
     V top = v_add(origin, v_mul(step, v_set1(255)));
     V furthest = v_add(v_max(top, v_sub(v_zero(), origin)), v_mul(width_step, v_set1(255)));
     /* What rounding the products with widths can have taken from a section and given to a page. */
-    const V rounding = v_mul(v_add(grid[3], width_step), v_set1(4.1f * sqrtf((float)s->layout.dim)));
+    const V rounding = v_mul(v_add(v_load(steps + 48), width_step), v_set1(4.1f * sqrtf((float)s->layout.dim)));
     for (int h = 0; h < n; h++) {
         const V unit = v_set1(row->unit[head + h]), total = totals_of(s, row, &sums, head, h);
         V end = n_sum16(sums.ends[h]), length = v_sqrt(n_sum16(sums.lengths[h]));
@@ -153,7 +154,7 @@ INLINE void score_sections_of(const int n, const Select *s, SelectRow *row, cons
         } else {
             for (int lane = 0; lane < batch->count; lane++)
                 bounds[lane] = bound_any_rotation(s, row, batch->bytes[lane] + kv_head * 3 * stride, head + h,
-                                                  grids[0][lane], grids[1][lane], grids[2][lane]);
+                                                  steps[lane], origins[lane], width_steps[lane]);
             upper = v_mul(v_load(bounds), v_set1(1 + 0x1p-16f));
         }
         const int64_t to = (head + h) * row->padded_sections + first;
@@ -185,7 +186,9 @@ static TARGET void select_sections(const Select *s, SelectRow *row, int64_t numb
         batch.next[batch.count] = NULL;
         batch.distances[batch.count++] = s->shared ? 0 : s->distances[number * s->pages + middle];
     }
-    FOR_HEADS(s, score_sections_of, s, row, &batch, kv_head, head, first)
+    float grids[4 * MOST_QUERY_HEADS + 16][16];
+    load_grids(&batch, s->layout.kv_heads * 3 * s->layout.stride, 4 * s->layout.kv_heads, grids);
+    FOR_HEADS(s, score_sections_of, s, row, &batch, grids, kv_head, head, first)
 }
 
 /* `next` is the section that is scored after this one, or this one. */
@@ -198,7 +201,9 @@ INLINE void score_section_pages(const Select *s, const SelectRow *row, int64_t n
         batch.next[batch.count] = ahead ? s->bounds + s->page_ids[i + ahead] * s->layout.page_bytes : NULL;
         batch.distances[batch.count++] = s->shared ? 0 : s->distances[number * s->pages + i];
     }
-    FOR_HEADS(s, score_pages_of, s, row, &batch, kv_head, head, scores)
+    float grids[2 * MOST_QUERY_HEADS + 16][16];
+    load_grids(&batch, s->layout.kv_heads * 2 * s->layout.stride, 2 * s->layout.kv_heads, grids);
+    FOR_HEADS(s, score_pages_of, s, row, &batch, grids, kv_head, head, scores)
 }
 
 /* The weights of 16 pages or sections from their scores or bounds, `apart` from one head to the next. */

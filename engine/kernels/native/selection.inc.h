@@ -5,7 +5,7 @@
  * in vain changes nothing in the result. */
 
 /* Sections that are opened first, beyond those that fill the list of the best, and how their number grows. */
-enum { SECTIONS_AT_FIRST = 8, SECTIONS_GROWTH = 4, SECTIONS_PER_TASK = 2 };
+enum { SECTIONS_AT_FIRST = 8, SECTIONS_GROWTH = 16, SECTIONS_PER_TASK = 4 };
 
 size_t selection_bytes(const Select *s) {
     SelectRow row;
@@ -41,13 +41,12 @@ typedef struct {
     int64_t count, cap;
 } Best;
 
-static void offer(Best *best, Candidate candidate) {
+static void put(Best *best, Candidate candidate) {
     int64_t at = 0;
     if (best->count < best->cap) {
         for (at = best->count++; at > 0 && is_before(best->items[(at - 1) / 2], candidate); at = (at - 1) / 2)
             best->items[at] = best->items[(at - 1) / 2];
     } else {
-        if (!is_before(candidate, best->items[0])) return;
         for (int64_t child; (child = 2 * at + 1) < best->count; at = child) {
             if (child + 1 < best->count && is_before(best->items[child], best->items[child + 1])) child++;
             if (!is_before(candidate, best->items[child])) break;
@@ -55,6 +54,11 @@ static void offer(Best *best, Candidate candidate) {
         }
     }
     best->items[at] = candidate;
+}
+
+/* Most candidates are not among the best, and cost no more than a comparison. */
+static inline void offer(Best *best, Candidate candidate) {
+    if (best->count < best->cap || is_before(candidate, best->items[0])) put(best, candidate);
 }
 
 typedef struct {
