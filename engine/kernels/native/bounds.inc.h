@@ -111,12 +111,13 @@ static TARGET void bound_section(const Bound *b, int64_t number, int64_t kv_head
         const bool first = i == number * SECTION_PAGES;
         if (step > largest_step || first) grid[3] = of_page[0];
         largest_step = fmaxf(largest_step, step);
-        for (int64_t j = 0; j < dim; j++) {
-            const float lower = codes[j] * step + origin, upper = codes[stride + j] * step + origin;
-            const float centre = (lower + upper) * 0.5f, width = upper - lower;
-            lowest[j] = first ? centre : fminf(lowest[j], centre);
-            highest[j] = first ? centre : fmaxf(highest[j], centre);
-            widest[j] = first ? width : fmaxf(widest[j], width);
+        for (int64_t j = 0; j < stride; j += 16) {
+            V lower = v_add(v_mul(v_load_bytes(codes + j), v_set1(step)), v_set1(origin));
+            V upper = v_add(v_mul(v_load_bytes(codes + stride + j), v_set1(step)), v_set1(origin));
+            V centre = v_mul(v_add(lower, upper), v_set1(0.5f)), width = v_sub(upper, lower);
+            v_store(lowest + j, first ? centre : v_min(v_load(lowest + j), centre));
+            v_store(highest + j, first ? centre : v_max(v_load(highest + j), centre));
+            v_store(widest + j, first ? width : v_max(v_load(widest + j), width));
         }
     }
     uint8_t *out = b->out + number * l->section_bytes, *codes = out + kv_head * 3 * stride;
