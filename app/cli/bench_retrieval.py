@@ -117,7 +117,7 @@ def _add_all(documents: Documents, folder: Path) -> None:
     from octavo.app.documents.index import Indexer
     from octavo.app.documents.parse import Reader
 
-    paths = sorted(path for path in folder.iterdir() if path.name != _QUESTIONS)
+    paths = sorted(path for path in folder.iterdir() if path.is_file() and path.name != _QUESTIONS)
     with Reader() as reader:
         for result in Indexer(documents, reader).add(paths):
             assert result.status == "added", f"{result.path} is bundled and can be read"

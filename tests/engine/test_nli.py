@@ -142,10 +142,11 @@ def test_batches_of_mixed_lengths_give_what_transformers_gives(make: Make, monke
 
 
 def test_the_fingerprint_covers_weights_and_labels(make: Make) -> None:
-    first = open_cross_encoder(make(THREE)).fingerprint
+    folder = make(THREE)
+    first = open_cross_encoder(folder).fingerprint
     other = open_cross_encoder(make(("entailment", "neutral", "contradiction"))).fingerprint
 
-    assert first == open_cross_encoder(make(THREE)).fingerprint
+    assert first == open_cross_encoder(folder).fingerprint
     assert first != other
 
 
