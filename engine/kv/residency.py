@@ -57,6 +57,7 @@ class Residency:
         self.counters = TierCounters()
         self.problems: list[str] = []  # sentences about the store that nobody was told yet
         self._told: set[str] = set()
+        self._read_last = np.zeros(0, dtype=np.int64)
 
     def grow(self) -> None:
         """Follow the page ids there are. Called when ids were made, before anything is asked of them."""
@@ -76,6 +77,9 @@ class Residency:
         """A step reads `pages`, in every layer."""
         self.in_step[:] = False
         self.in_step[pages] = True
+        if np.array_equal(pages, self._read_last):
+            return  # the same pages are read for many tokens: once is enough to know how old they are
+        self._read_last = pages
         self.page_policy.touch(pages, selected=False)
         layers = np.arange(self.device.num_layers)
         self.slot_policy.touch(self.device.key(layers, pages[:, None]).ravel(), selected=False)
