@@ -61,7 +61,6 @@ class Ops:
     def attend_pages(
         self,
         layout: int,
-        hadamard_size: int,
         slab: int,
         slots_in_slab: int,
         q: int,
@@ -85,7 +84,6 @@ class Ops:
         self,
         layout: int,
         hadamard_size: int,
-        rotated_values: bool,
         tails: int,
         tails_in_slab: int,
         q: int,
@@ -111,7 +109,6 @@ class Ops:
         page_bytes: int,
         section_bytes: int,
         layout: int,
-        hadamard_size: int,
         pages: int,
         n: int,
         out: int,

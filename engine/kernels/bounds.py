@@ -57,9 +57,7 @@ def page_bounds_native(ops: Ops, encoded: Tensor, pages: PageLayout, layout: Bou
     if (layout.num_kv_heads, layout.head_dim) != (pages.num_kv_heads, pages.head_dim):
         raise ValueError(f"{op} takes bounds of pages like these, {pages}, not {layout}")
     out = torch.zeros(len(encoded), layout.page_bytes, dtype=torch.uint8)
-    ops.page_bounds(
-        *sizes(layout), describe(pages), pages.hadamard_size, encoded.data_ptr(), len(encoded), out.data_ptr()
-    )
+    ops.page_bounds(*sizes(layout), describe(pages), encoded.data_ptr(), len(encoded), out.data_ptr())
     return out
 
 

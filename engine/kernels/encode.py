@@ -31,8 +31,7 @@ def _encode_keys(k: Tensor, layout: PageLayout) -> dict[int, Tensor]:
     """The regions of K [n, kv_heads, page_size, d], by the byte they start at."""
     part, first = layout.keys, 1 if layout.keys.bits == 4 else 0
     more_channels = 0, layout.channel_stride - layout.head_dim
-    rotated = hadamard(k, layout.hadamard_size) if first else k
-    codes, scales, zeros = quantize(rotated[..., first:, :].transpose(-1, -2), part.bits)
+    codes, scales, zeros = quantize(k[..., first:, :].transpose(-1, -2), part.bits)
     regions = {
         part.codes: pack(pad(codes, (first, layout.token_stride - layout.page_size)), part.bits),
         part.scales: pad(scales, more_channels),

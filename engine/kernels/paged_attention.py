@@ -155,7 +155,6 @@ def attend_pages_native(
     require_shape(op, "num_pages", num_pages, n)
     ops.attend_pages(
         describe(layout),
-        layout.hadamard_size,
         slab.data_ptr(),
         slab.shape[0],
         q.data_ptr(),
@@ -199,8 +198,7 @@ def attend_tail_native(
     out = torch.empty_like(q)
     ops.attend_tail(
         describe_tails(kv_heads, page_size, dim, tails.dtype),
-        layout.hadamard_size,
-        layout.codec.value_bits == 4,
+        layout.hadamard_size if layout.codec.value_bits == 4 else 0,
         tails.data_ptr(),
         num_tails,
         q.data_ptr(),

@@ -68,7 +68,6 @@ def read_keys(pages: Tensor, layout: PageLayout) -> Tensor:
     )
     k = (codes[..., :tokens].float() * scales + zeros).transpose(-1, -2)
     if part.bits == 4:
-        k = hadamard(k, layout.hadamard_size)
         k[..., 0, :] = _region(pages, layout, part.first_token, torch.bfloat16, layout.channel_stride)[..., :dim]
     return k
 

@@ -3,8 +3,9 @@
 `f32` and `bf16` keep the numbers. The others store codes of 8 or 4 bits, and a float16 scale and zero for each group
 of numbers. Keys differ most from channel to channel, so the tokens of a page are one group in every channel of K;
 values differ from token to token, so 32 channels of a token are a group of V (KIVI, Liu et al. 2024,
-arXiv:2402.02750). Before 4 bits a head is multiplied with a Hadamard matrix, which spreads outliers over all channels
-(QuaRot, Ashkboos et al. 2024, arXiv:2404.00456). With K in 4 bits, the key of a page's first token is kept in bfloat16
+arXiv:2402.02750). Before 4 bits a head of V is multiplied with a Hadamard matrix, which spreads outliers over all
+channels (QuaRot, Ashkboos et al. 2024, arXiv:2404.00456); in K it would spread the large channels of models with a bias
+over the others, whose scales have no need of it. With K in 4 bits, the key of a page's first token is kept in bfloat16
 beside the codes: in a context's first page it is the attention sink (Xiao et al. 2023, arXiv:2309.17453), so unlike the
 others that it would widen every group, and attended to more than all of them.
 """
@@ -116,7 +117,7 @@ class PageLayout:
 
     @property
     def hadamard_size(self) -> int:
-        """The order of the Hadamard matrix before 4 bits: the largest power of two that divides `head_dim`."""
+        """The order of the Hadamard matrix of V in 4 bits: the largest power of two that divides `head_dim`."""
         return self.head_dim & -self.head_dim
 
     def _part(self, start: int, bits: int, num_codes: int, num_scales: int, num_exact: int) -> Part:

@@ -233,14 +233,11 @@ static TARGET void prepare_queries(const Attention *a, const float *query, int64
         for (int64_t i = 0; i < dim; i += 16) v_store(rotated + i, v_mul(v_load(rotated + i), v_set1(a->scale)));
         if (bits >= 16) continue;
         V first = v_zero(), constant = v_zero();
-        if (bits == 4) {
-            for (int64_t i = 0; i < dim; i += 16)
-                first = v_fma(v_load(rotated + i), v_load_bf16((const uint16_t *)page->first_token + i), first);
-            hadamard(rotated, dim, a->hadamard_size);
-        }
         for (int64_t i = 0; i < dim; i += 16) {
-            constant = v_fma(v_load(rotated + i), load_half(page->key_zeros, i), constant);
-            v_store(rotated + i, v_mul(v_load(rotated + i), load_half(page->key_scales, i)));
+            const V q = v_load(rotated + i);
+            if (bits == 4) first = v_fma(q, v_load_bf16((const uint16_t *)page->first_token + i), first);
+            constant = v_fma(q, load_half(page->key_zeros, i), constant);
+            v_store(rotated + i, v_mul(q, load_half(page->key_scales, i)));
         }
         heads->first_score[h] = v_sum(first);
         heads->constant[h] = v_sum(constant);
@@ -361,7 +358,7 @@ static TARGET void attend_tail(const Attention *a, int64_t sequence, int64_t kv_
         for (int h = 0; h < n; h++) {
             const int64_t head = sequence * a->heads + first + h;
             float *values = a->state.values + head * dim, *out = a->out + head * dim;
-            if (a->rotated_values) {
+            if (a->hadamard_size) {
                 float rotated[MOST_DIM] = {0};
                 memcpy(rotated, values, (size_t)dim * sizeof(float));
                 hadamard(rotated, dim, a->hadamard_size);

@@ -76,7 +76,7 @@ INLINE void find_box(const Bound *b, const HeadPage *page, float *lower, float *
     float x[MOST_DIM][16];
     for (int64_t i = 0; i < dim; i++) lower[i] = INFINITY, upper[i] = -INFINITY;
     for (int64_t token = 0; token < l->page_size; token += 16) {
-        decode_keys(l, b->hadamard_size, page, token, x);
+        decode_keys(l, page, token, x);
         for (int64_t i = 0; i < dim; i++) {
             for (int64_t t = l->page_size - token; t < 16; t++) x[i][t] = x[i][0];
             V keys = v_load(x[i]);

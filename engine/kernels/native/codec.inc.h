@@ -43,34 +43,24 @@ INLINE void pack_codes(const uint8_t codes[GROUP], int bits, uint8_t *to) {
         for (int i = 0; i < GROUP / 2; i++) to[i] = (uint8_t)(codes[i] | codes[i + GROUP / 2] << 4);
 }
 
-/* A token's key as it is encoded. */
-INLINE void load_key(const Encode *e, const uint8_t *rows, int64_t token, float *x) {
-    const int64_t dim = e->layout.dim;
-    const uint8_t *row = rows + token * dim * (e->bf16 ? 2 : 4);
-    for (int64_t i = 0; i < dim; i += 16) v_store(x + i, load_row(row, i, dim, e->bf16));
-    if (e->layout.key_bits == 4) hadamard(x, dim, e->hadamard_size);
-}
-
 /* The tokens of a page share the scale of a channel; with 4 bits, without the first of them, which stays as it is. */
 INLINE void encode_keys(const Encode *e, const uint8_t *rows, HeadPage *page) {
     const Layout *l = &e->layout;
     const int64_t dim = l->dim, first = l->key_bits == 4;
     const float most = l->key_bits == 8 ? 255 : 15;
-    float x[MOST_DIM], lowest[MOST_DIM], highest[MOST_DIM], zeros[MOST_DIM], divisors[MOST_DIM];
+    const int64_t row_bytes = dim * (e->bf16 ? 2 : 4);
+    float zeros[MOST_DIM], divisors[MOST_DIM];
     if (first)
         for (int64_t i = 0; i < dim; i += 16)
             store_row((void *)page->first_token, i, dim, load_row(rows, i, dim, e->bf16), true);
-    load_key(e, rows, first, lowest);
-    memcpy(highest, lowest, sizeof highest);
-    for (int64_t t = first + 1; t < l->page_size; t++) {
-        load_key(e, rows, t, x);
-        for (int64_t i = 0; i < dim; i += 16) {
-            v_store(lowest + i, v_min(v_load(lowest + i), v_load(x + i)));
-            v_store(highest + i, v_max(v_load(highest + i), v_load(x + i)));
-        }
-    }
     for (int64_t i = 0; i < dim; i += 16) {
-        const Grid grid = make_grid(v_load(lowest + i), v_load(highest + i), most, (uint16_t *)page->key_scales + i,
+        V lowest = load_row(rows + first * row_bytes, i, dim, e->bf16), highest = lowest;
+        for (int64_t t = first + 1; t < l->page_size; t++) {
+            V x = load_row(rows + t * row_bytes, i, dim, e->bf16);
+            lowest = v_min(lowest, x);
+            highest = v_max(highest, x);
+        }
+        const Grid grid = make_grid(lowest, highest, most, (uint16_t *)page->key_scales + i,
                                     (uint16_t *)page->key_zeros + i);
         v_store(zeros + i, grid.zero);
         v_store(divisors + i, grid.divisor);
@@ -79,9 +69,10 @@ INLINE void encode_keys(const Encode *e, const uint8_t *rows, HeadPage *page) {
         const int64_t tokens = l->page_size - block < GROUP ? l->page_size - block : GROUP;
         uint8_t codes[GROUP][MOST_DIM], channel[GROUP] = {0};
         for (int64_t t = 0; t < tokens; t++) {
-            load_key(e, rows, block + t, x);
-            for (int64_t i = 0; i < dim; i += 16)
-                v_store_bytes(codes[t] + i, to_codes(v_load(x + i), v_load(zeros + i), v_load(divisors + i), most));
+            for (int64_t i = 0; i < dim; i += 16) {
+                V x = load_row(rows + (block + t) * row_bytes, i, dim, e->bf16);
+                v_store_bytes(codes[t] + i, to_codes(x, v_load(zeros + i), v_load(divisors + i), most));
+            }
         }
         if (first && block == 0) memset(codes[0], 0, sizeof codes[0]);
         for (int64_t i = 0; i < dim; i++) {
@@ -156,7 +147,7 @@ static TARGET void encode(const Encode *e, int64_t number, int64_t kv_head) {
 INLINE V decode(V code, V scale, V zero) { return v_add(v_mul(code, scale), zero); }
 
 /* Sixteen tokens of encoded K, channel by channel. */
-INLINE void decode_keys(const Layout *l, int64_t hadamard_size, const HeadPage *page, int64_t token, float (*x)[16]) {
+INLINE void decode_keys(const Layout *l, const HeadPage *page, int64_t token, float (*x)[16]) {
     const int bits = (int)l->key_bits;
     const int64_t dim = l->dim;
     float scales[MOST_DIM], zeros[MOST_DIM];
@@ -169,14 +160,11 @@ INLINE void decode_keys(const Layout *l, int64_t hadamard_size, const HeadPage *
         V code = token % GROUP ? load_codes(bits, row, token - 16, 1) : load_codes(bits, row, token, 0);
         v_store(x[i], decode(code, v_set1(scales[i]), v_set1(zeros[i])));
     }
-    if (bits == 4) {
-        hadamard_lanes(x, dim, hadamard_size);
-        if (token == 0) {
-            float key[MOST_DIM];
-            const uint16_t *first = (const uint16_t *)page->first_token;
-            for (int64_t i = 0; i < dim; i += 16) v_store(key + i, v_load_bf16(first + i));
-            for (int64_t i = 0; i < dim; i++) x[i][0] = key[i];
-        }
+    if (bits == 4 && token == 0) {
+        float key[MOST_DIM];
+        const uint16_t *first = (const uint16_t *)page->first_token;
+        for (int64_t i = 0; i < dim; i += 16) v_store(key + i, v_load_bf16(first + i));
+        for (int64_t i = 0; i < dim; i++) x[i][0] = key[i];
     }
 }
 
@@ -187,7 +175,7 @@ INLINE void gather_keys(const Gather *g, const HeadPage *page, int64_t token, co
     const int64_t dim = l->dim, half = dim / 2, row_bytes = dim * (g->out_bf16 ? 2 : 4);
     const int64_t tokens = l->page_size - token < 16 ? l->page_size - token : 16;
     float x[MOST_DIM][16];
-    decode_keys(l, g->hadamard_size, page, token, x);
+    decode_keys(l, page, token, x);
     for (int64_t i = 0; i < half; i++) {
         V first = v_load(x[i]), second = v_load(x[i + half]), c = v_set1(cos[i]), s = v_set1(sin[i]);
         v_store(x[i], v_sub(v_mul(first, c), v_mul(second, s)));

@@ -112,8 +112,7 @@ typedef struct {
     bool fresh;             /* whether the state begins here */
     float *partial;         /* [n, max_groups, heads, dim + 2]: see attention.inc.h */
     int64_t max_groups;
-    int64_t hadamard_size;
-    bool rotated_values;    /* whether the values in the state of a tail are still multiplied with the matrix */
+    int64_t hadamard_size;  /* of the values in the state of a tail; 0 if they are plain */
     float *out;             /* [n, heads, dim], of a tail */
 } Attention;
 
@@ -121,7 +120,6 @@ typedef struct {
 typedef struct {
     BoundsLayout layout;
     Pages pages;              /* n of them */
-    int64_t hadamard_size;
     const uint8_t *bounds;    /* [capacity, layout.page_bytes] */
     int64_t capacity;
     const int32_t *page_ids;  /* [num_ids] */

@@ -178,13 +178,12 @@ static PyObject *ops_gather_pages(PyObject *object, Arguments arguments, Py_ssiz
     Py_RETURN_NONE;
 }
 
-/* attend_pages(layout, hadamard_size, slab, slots_in_slab, q, n, heads, slots, distances, num_pages, max_pages, cos,
+/* attend_pages(layout, slab, slots_in_slab, q, n, heads, slots, distances, num_pages, max_pages, cos,
  * sin, angles, scale, highest, total, values, fresh) */
 static PyObject *ops_attend_pages(PyObject *object, Arguments arguments, Py_ssize_t count) {
-    ARGUMENTS(19);
+    ARGUMENTS(18);
     Attention a = {0};
     READ_LAYOUT(a.pages.layout);
-    a.hadamard_size = INTEGER;
     a.pages.data = POINTER;
     a.pages.slots = INTEGER;
     a.q = POINTER;
@@ -211,14 +210,13 @@ static PyObject *ops_attend_pages(PyObject *object, Arguments arguments, Py_ssiz
     Py_RETURN_NONE;
 }
 
-/* attend_tail(layout of the tails, hadamard_size, rotated_values, tails, tails_in_slab, q, n, heads, slots, tokens,
+/* attend_tail(layout of the tails, hadamard_size, tails, tails_in_slab, q, n, heads, slots, tokens,
  * cos, sin, angles, scale, highest, total, values, out) */
 static PyObject *ops_attend_tail(PyObject *object, Arguments arguments, Py_ssize_t count) {
-    ARGUMENTS(18);
+    ARGUMENTS(17);
     Attention a = {0};
     READ_LAYOUT(a.pages.layout);
     a.hadamard_size = INTEGER;
-    a.rotated_values = FLAG;
     a.pages.data = POINTER;
     a.pages.slots = INTEGER;
     a.q = POINTER;

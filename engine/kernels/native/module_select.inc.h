@@ -9,13 +9,12 @@
         (to).section_bytes = INTEGER; \
     } while (0)
 
-/* page_bounds(kv_heads, dim, stride, page_bytes, section_bytes, layout of pages, hadamard_size, pages, n, out) */
+/* page_bounds(kv_heads, dim, stride, page_bytes, section_bytes, layout of pages, pages, n, out) */
 static PyObject *ops_page_bounds(PyObject *object, Arguments arguments, Py_ssize_t count) {
-    ARGUMENTS(10);
+    ARGUMENTS(9);
     Bound bound = {0};
     READ_BOUNDS_LAYOUT(bound.layout);
     READ_LAYOUT(bound.pages.layout);
-    bound.hadamard_size = INTEGER;
     bound.pages.data = POINTER;
     bound.n = bound.pages.slots = INTEGER;
     bound.out = POINTER;

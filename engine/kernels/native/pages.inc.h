@@ -65,18 +65,3 @@ INLINE void hadamard(float *x, int64_t dim, int64_t size) {
             }
     }
 }
-
-/* The same for sixteen vectors at once, one a lane. */
-INLINE void hadamard_lanes(float (*x)[16], int64_t dim, int64_t size) {
-    const V factor = v_set1((float)(1 / sqrt((double)size)));
-    for (int64_t step = 1; step < size; step *= 2) {
-        const bool last = 2 * step == size;
-        for (int64_t block = 0; block < dim; block += 2 * step)
-            for (int64_t i = block; i < block + step; i++) {
-                V first = v_load(x[i]), second = v_load(x[i + step]);
-                V sum = v_add(first, second), difference = v_sub(first, second);
-                v_store(x[i], last ? v_mul(sum, factor) : sum);
-                v_store(x[i + step], last ? v_mul(difference, factor) : difference);
-            }
-    }
-}

@@ -105,7 +105,6 @@ def _decode_page(page: Tensor, layout: PageLayout) -> tuple[Tensor, Tensor]:
     )
     keys = (codes * scales[:, :dim] + zeros[:, :dim])[:, :, :tokens].transpose(0, 2, 1)
     if key.bits == 4:
-        keys = keys @ _hadamard(dim)
         first = _floats(data, key.first_token, heads * channel_stride, True).reshape(heads, channel_stride)
         keys[:, 0] = first[:, :dim]
     codes = _codes(data, value.codes, value.bits, heads * tokens * channel_stride)
