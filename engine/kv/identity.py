@@ -12,7 +12,7 @@ from octavo.engine.config import EngineConfig
 from octavo.engine.kv.pages import Identity
 from octavo.engine.model.spec import ModelSpec
 
-LAYOUT_VERSION = 2
+LAYOUT_VERSION = 3
 """Grows with every change of how the same settings become bytes."""
 
 
