@@ -6,7 +6,6 @@ write it. BERT (https://arxiv.org/abs/1810.04805), RoBERTa and XLM-RoBERTa, whic
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from octavo.engine.errors import ModelFileError, UnsupportedModelError
+from octavo.engine.tokenizer.data import read_json
 
 _FAMILIES = ("bert", "roberta", "xlm-roberta")
 _BATCH_TOKENS = 4096
@@ -35,7 +35,7 @@ class _Encoder:
         from safetensors.torch import load_file
         from tokenizers import Tokenizer
 
-        self.config = _read(path / "config.json")
+        self.config = read_json(path / "config.json")
         family = self.config.get("model_type")
         if family not in _FAMILIES:
             raise UnsupportedModelError(
@@ -63,7 +63,8 @@ class _Encoder:
         self._pad = int(self.config.get("pad_token_id") or 0)
         self._first_position = 0 if family == "bert" else self._pad + 1
         positions = int(self.config["max_position_embeddings"]) - self._first_position
-        self._longest = min(_read(path / "sentence_bert_config.json", {}).get("max_seq_length") or _LONGEST, positions)
+        settings = read_json(path / "sentence_bert_config.json", optional=True)
+        self._longest = min(settings.get("max_seq_length") or _LONGEST, positions)
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(self._longest)
         self._path = path
@@ -191,21 +192,10 @@ class CrossEncoder:
 
 
 def _pooling(path: Path) -> Literal["mean", "cls"]:
-    config = _read(path / "1_Pooling" / "config.json", {"pooling_mode_mean_tokens": True})
+    file = path / "1_Pooling" / "config.json"
+    config = read_json(file) if file.exists() else {"pooling_mode_mean_tokens": True}
     if config.get("pooling_mode_cls_token"):
         return "cls"
     if config.get("pooling_mode_mean_tokens"):
         return "mean"
     raise UnsupportedModelError(f"{path} pools in a way that is not supported; mean and first token are.")
-
-
-def _read(path: Path, default: dict[str, Any] | None = None) -> dict[str, Any]:
-    if default is not None and not path.exists():
-        return default
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelFileError(f"{path} cannot be read ({error}).") from None
-    if not isinstance(value, dict):
-        raise ModelFileError(f"{path} is not a JSON object.")
-    return value

@@ -149,6 +149,22 @@ class Engine:
         """Sentences about pages that could not be kept or read back, each told once. No answer is wrong for them."""
         return self.cache.tiers.take_problems()
 
+    def pages_read(self, request_id: int) -> tuple[int, int] | None:
+        """Complete pages read for the newest token, by the layer that read the most, and all there are.
+
+        None for a request that does not run.
+        """
+        sequence = self._scheduler.find(request_id)
+        if sequence is None or sequence.pages is None:
+            return None
+        pages, plan = sequence.pages, self.cache.plan
+        total = len(pages.page_ids)
+        if plan.is_dense(sequence.num_computed - 1):
+            return total, total
+        window = total - plan.first_of_window(total)
+        selected = max((len(chosen) for chosen in pages.selected.values()), default=0)
+        return min(1 + window + selected, total), total
+
     def close(self) -> None:
         """End every request and write down what waits. The engine cannot be used after this."""
         for sequence in self._scheduler.all():

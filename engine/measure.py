@@ -73,8 +73,7 @@ def measure_memory(
     peak = _peak_on_cuda(compute) if torch.device(device).type == "cuda" else peak_on_cpu(compute)
     slots = cache.pool.num_slots * cache.layout.slot_bytes
     host = cache.tiers.host.nbytes
-    state = cache.num_tails * spec.num_heads * (spec.head_dim + 2) * 4  # of a softmax for each sequence
-    workspace = peak + runner.rope.nbytes + state
+    workspace = peak + runner.rope.nbytes + runner.state_nbytes
     return MemoryPlan(codec, checkpoint.nbytes, slots, cache.nbytes - slots, workspace, host)
 
 

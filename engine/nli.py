@@ -9,7 +9,6 @@ https://arxiv.org/abs/2111.09543.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ import torch
 
 from octavo.engine.errors import ModelFileError, UnsupportedModelError
 from octavo.engine.sentencepiece import read_pieces
+from octavo.engine.tokenizer.data import read_json
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -105,7 +105,7 @@ def open_cross_encoder(path: Path) -> CrossEncoder:
     """
     from transformers import DebertaV2Config, DebertaV2ForSequenceClassification
 
-    config = _read_json(path / "config.json")
+    config = read_json(path / "config.json")
     if config.get("model_type") != "deberta-v2":
         raise UnsupportedModelError(
             f"{path} is a {config.get('model_type')} model; the NLI models that run are deberta-v2 (which v3 is too)."
@@ -169,7 +169,7 @@ def _from_pieces(path: Path) -> Tokenizer:
     from transformers import DebertaV2Tokenizer
 
     file = path / "tokenizer_config.json"
-    settings = _read_json(file) if file.is_file() else {}
+    settings = read_json(file, optional=True)
     built = DebertaV2Tokenizer(
         vocab=read_pieces(path / "spm.model"),
         do_lower_case=bool(settings.get("do_lower_case", False)),
@@ -207,13 +207,3 @@ def _fingerprint(path: Path, labels: Sequence[str]) -> str:
         while chunk := stream.read(1 << 20):
             digest.update(chunk)
     return digest.hexdigest()
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelFileError(f"{path} cannot be read: {error}.") from None
-    if not isinstance(document, dict):
-        raise ModelFileError(f"{path} is not a JSON object.")
-    return document

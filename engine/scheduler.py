@@ -95,8 +95,9 @@ class Scheduler:
         self._count_reused(sequence)
         start = sequence.num_computed
         most = min(self._config.prefill_chunk, sequence.most_rows or self._config.prefill_chunk)
-        if self._cache.plan.is_dense(start):  # a chunk is dense or sparse as a whole
-            most = min(most, self._cache.plan.dense_limit - start) if self._cache.plan.is_sparse else most
+        plan = self._cache.plan
+        if plan.is_sparse and start < plan.dense_limit:  # a chunk is dense or sparse as a whole
+            most = min(most, plan.dense_limit - start)
         return Chunk(sequence, start, min(most, sequence.num_known - start))
 
     def _admit(self) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 import tempfile
 import time
 from collections import defaultdict
@@ -52,15 +51,13 @@ def concurrent(
 
     flags = {"model": model, "vram": vram, "ram": ram, "disk": disk or "8GiB", "kv_codec": kv_codec}
     paths = Paths.from_environment()
-    folder = Path(tempfile.mkdtemp(prefix="bench-concurrent-", dir=create_private(paths.cache)))
-    try:
-        assistant, name = open_assistant(load_settings(flags), replace(paths, cache=folder))
+    parent = create_private(paths.cache)
+    with tempfile.TemporaryDirectory(prefix="bench-concurrent-", dir=parent, ignore_cleanup_errors=True) as folder:
+        assistant, name = open_assistant(load_settings(flags), replace(paths, cache=Path(folder)))
         for note in assistant.budgets.notes if assistant.budgets else ():
             click.echo(note)
         result = _run(assistant.engine, conversations, tokens, answer)
         assistant.close()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     click.echo(
         f"{name}: {result['finished']} of {conversations} finished, {result['aggregate_tok_s']:.0f} tokens/s, "
         f"queue {result['queue_p50_s']:.1f} s median, {result['queue_p95_s']:.1f} s p95, "

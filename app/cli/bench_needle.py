@@ -37,9 +37,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Places that are asked for, in equal parts from beginning to end.",
 )
-@click.option(
-    "--task", "tasks", type=click.Choice(TASKS), multiple=True, default=("single",), help="May be repeated."
-)
+@click.option("--task", "tasks", type=click.Choice(TASKS), multiple=True, default=("single",), help="May be repeated.")
 @click.option(
     "--haystack",
     "haystacks",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -48,8 +47,9 @@ def reopen(
         return
     from octavo.storage.paths import Paths, create_private
 
-    folder = Path(tempfile.mkdtemp(prefix="bench-reopen-", dir=create_private(Paths.from_environment().cache)))
-    try:
+    parent = create_private(Paths.from_environment().cache)
+    with tempfile.TemporaryDirectory(prefix="bench-reopen-", dir=parent, ignore_cleanup_errors=True) as name:
+        folder = Path(name)
         cold = _in_a_process(flags, tokens, folder)
         click.echo(f"cold: {cold['ttft_s']:.2f} s, {cold['computed_tokens']:,} tokens computed")
         warm = []
@@ -59,8 +59,6 @@ def reopen(
                 f"warm: {warm[-1]['ttft_s']:.3f} s, {warm[-1]['reused_disk']:,} tokens from disk "
                 f"({warm[-1]['bytes_read'] / 1e6:,.0f} MB), {warm[-1]['computed_tokens']} computed"
             )
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     middle = sorted(warm, key=lambda run: run["ttft_s"])[len(warm) // 2]
     ratio = cold["ttft_s"] / middle["ttft_s"]
     click.echo(f"{cold['model']}, {tokens:,} tokens: {ratio:.0f} times faster to the first token")

@@ -94,7 +94,6 @@ def _ask(assistant: Assistant, ids: list[int], question: Question, *, measures_p
     from octavo.engine.config import GenerationPolicy
     from octavo.engine.events import TokenEvent
     from octavo.engine.peak import device_peak
-    from octavo.engine.reading import pages_read
 
     engine, tokenizer = assistant.engine, assistant.tokenizer
     policy = GenerationPolicy(temperature=0.0, repetition_penalty=1.0, max_tokens=question.answer_tokens)
@@ -113,7 +112,7 @@ def _ask(assistant: Assistant, ids: list[int], question: Question, *, measures_p
             for event in events:
                 if isinstance(event, TokenEvent):
                     answer.append(event.token_id)
-                    read, total = max((read, total), pages_read(engine, request_id) or (0, 0))
+                    read, total = max((read, total), engine.pages_read(request_id) or (0, 0))
                     continue
                 if event.error is not None:
                     raise AppError(event.error)

@@ -54,7 +54,7 @@ class ReadingPlan:
 
     def first_of_window(self, page: int) -> int:
         """The first page of the window of a query in page number `page`."""
-        return min(max(1, page - self.window_pages), max(1, page))
+        return max(1, page - self.window_pages)
 
     def is_dense(self, position: int) -> bool:
         return not self.is_sparse or position < self.dense_limit

@@ -39,6 +39,7 @@ class SparsePrefillAttention(PrefillAttention):
         self._num_far = [plan.first_of_window(number) - 1 for number in self._numbers]
         self._is_past = [number * page_size >= plan.trained for number in self._numbers]
         self._distances = self._far_distances(device)
+        self._window_mask = self._mask_of_window(device)  # the same in every layer
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         merged = self._attend_near(layer, q, k, v)
@@ -49,9 +50,13 @@ class SparsePrefillAttention(PrefillAttention):
         return plan.first_of_window(num_past)
 
     def _mask_of(self, first: int, count: int) -> Tensor | None:
+        page_size = self._pool.page_size
+        return self._window_mask[:, first * page_size : (first + count) * page_size]
+
+    def _mask_of_window(self, device: torch.device) -> Tensor:
         """A query sees the pages of its own window, which moves on by a page with every page of queries."""
-        page_size, device = self._pool.page_size, self._pool.slab.device
-        number = self._base // page_size + first + torch.arange(count, device=device).repeat_interleave(page_size)
+        page_size, base = self._pool.page_size, self._base // self._pool.page_size
+        number = base + torch.arange(len(self._past), device=device).repeat_interleave(page_size)
         window = torch.tensor([self._plan.first_of_window(page) for page in self._numbers], device=device)
         sees = number[None] >= window[self._page_of.long()][:, None]
         mask = torch.zeros(sees.shape, device=device, dtype=self._dtype)
@@ -78,6 +83,9 @@ class SparsePrefillAttention(PrefillAttention):
     def _select(self, layer: int, q: Tensor, lse: Tensor) -> tuple[Ids, Ids]:
         """Far pages of every page of queries: indices `[pages, cap]`, and how many."""
         page_size = self._pool.page_size
+        if not max(self._num_far):
+            none = np.zeros(len(self._numbers), dtype=np.int64)
+            return none[:, None], none
         pooled, read = [], []
         for at in range(len(self._numbers)):
             rows = slice(at * page_size, min((at + 1) * page_size, self._length))
@@ -85,9 +93,6 @@ class SparsePrefillAttention(PrefillAttention):
             queries = q[rows] if self._is_past[at] else self._rotated(q[rows], 0)
             pooled.append(queries.mean(dim=0))
             read.append(lse[:, rows].mean(dim=1))
-        if not max(self._num_far):
-            none = np.zeros(len(pooled), dtype=np.int64)
-            return none[:, None], none
         chosen, counts = self._setup.select_far(
             layer, torch.stack(pooled)[:, None], self._pages, self._num_far, self._distances,
             torch.stack(read)[:, None].float(),

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from octavo.engine.errors import EngineError
+from octavo.engine.hardware import usable_cores
 from octavo.engine.kernels.activation import silu_mul_native, silu_mul_torch
 from octavo.engine.kernels.bounds import (
     page_bounds_native,
@@ -255,7 +256,7 @@ def _native_ops() -> "Ops | None":
         _log.warning("the native kernels are missing (%s), generation will be slow: %s", error, _REMEDY)
         return None
     if native.threads() == 0:
-        native.set_threads(_usable_cores())
+        native.set_threads(usable_cores())
     isa = os.environ.get(ISA_VARIABLE) or None
     try:
         ops: Ops = native.Ops(isa)
@@ -265,12 +266,6 @@ def _native_ops() -> "Ops | None":
             "or unset it."
         ) from None
     return ops
-
-
-def _usable_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def set_num_threads(threads: int) -> None:

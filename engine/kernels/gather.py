@@ -10,6 +10,7 @@ from torch import Tensor
 from octavo.engine.kernels.checks import FLOATS, describe, require, require_angles, require_pages, require_shape
 from octavo.engine.kernels.quantize import hadamard, read_keys, read_values
 from octavo.engine.kv.codec import PageLayout
+from octavo.engine.model.rope import rotate
 
 if TYPE_CHECKING:
     from octavo.engine.kernels._native import Ops
@@ -27,9 +28,7 @@ def gather_pages_torch(
     keys, values = read_keys(pages, layout), read_values(pages, layout)
     if layout.codec.value_bits == 4:
         values = hadamard(values, layout.hadamard_size)
-    first, second = keys.chunk(2, dim=-1)
-    c, s = (table[starts.long()][:, None, None] for table in (cos, sin))
-    keys = torch.cat((first * c - second * s, second * c + first * s), dim=-1)
+    keys = rotate(keys, *(table[starts.long()][:, None, None] for table in (cos, sin)))
     k, v = (x.to(dtype).transpose(0, 1).flatten(1, 2) for x in (keys, values))
     return k, v
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from octavo.engine.kernels.checks import require, require_slab
+from octavo.engine.model.rope import rotate
 
 if TYPE_CHECKING:
     from octavo.engine.kernels._native import Ops
@@ -21,10 +22,7 @@ def write_kv_torch(
     2021), with `cos` and `sin` float32 [page_size, d/2]. Rows that share a place are an error of the caller.
     """
     slot_ids, offset_ids = slots.long(), offsets.long()
-    half = k.shape[-1] // 2
-    first, second = k[..., :half], k[..., half:]
-    c, s = cos[offset_ids].unsqueeze(1), sin[offset_ids].unsqueeze(1)
-    rotated = torch.cat((first * c - second * s, second * c + first * s), dim=-1)
+    rotated = rotate(k, cos[offset_ids].unsqueeze(1), sin[offset_ids].unsqueeze(1))
     slab[slot_ids, 0, :, offset_ids] = rotated.to(slab.dtype)
     slab[slot_ids, 1, :, offset_ids] = v.to(slab.dtype)
 

@@ -24,6 +24,7 @@ from octavo.engine.kernels.checks import (
 )
 from octavo.engine.kernels.quantize import hadamard, read_keys, read_values
 from octavo.engine.kv.codec import PageLayout
+from octavo.engine.model.rope import rotate
 
 if TYPE_CHECKING:
     from octavo.engine.kernels._native import Ops
@@ -274,10 +275,8 @@ def _softmax_sums(
 
 
 def _rotate(q: Tensor, cos: Tensor, sin: Tensor, distances: Tensor) -> Tensor:
-    """`q` [..., heads, d] at `distances` [...], pairing dimension j with j + d/2 (RoPE, Su et al., 2021)."""
-    first, second = q.chunk(2, dim=-1)
-    c, s = (table[distances.long()].unsqueeze(-2) for table in (cos, sin))
-    return torch.cat((first * c - second * s, second * c + first * s), dim=-1)
+    """`q` [..., heads, d] at `distances` [...]."""
+    return rotate(q, *(table[distances.long()].unsqueeze(-2) for table in (cos, sin)))
 
 
 def _share(highest: Tensor, together: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from torch import Tensor
 from octavo.engine.kernels.bounds import read_codes, require_bounds, sizes
 from octavo.engine.kernels.checks import require, require_angles, require_shape
 from octavo.engine.kv.bounds import SECTION_PAGES, BoundsLayout
+from octavo.engine.model.rope import rotate
 
 if TYPE_CHECKING:
     from octavo.engine.kernels._native import Ops
@@ -191,8 +192,7 @@ class _Query:
     def __init__(self, q: Tensor, cos: Tensor, sin: Tensor, scale: float, kv_heads: int) -> None:
         first, second = q.chunk(2, dim=-1)  # [heads, d / 2]
         reach = torch.sqrt(first * first + second * second).amax(dim=-1)  # of any rotation
-        c, s = cos[:, None], sin[:, None]
-        rotated = torch.cat((first * c - second * s, second * c + first * s), dim=-1)  # [1 or p, heads, d]
+        rotated = rotate(q, cos[:, None], sin[:, None])  # [1 or p, heads, d]
         factor = torch.where(reach > 0, _MOST_CODE / reach, 0.0)
         codes = torch.round(rotated * factor[:, None]).clamp(-_MOST_CODE, _MOST_CODE).int()
         self._codes = codes.reshape(len(codes), kv_heads, -1, q.shape[-1])  # [1 or p, kv_heads, group, d]

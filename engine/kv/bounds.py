@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from octavo.engine.kv.codec import padded
+
 SECTION_PAGES = 16
 MOST = 255
 """The highest code of 8 bits."""
@@ -40,7 +42,7 @@ class BoundsLayout:
     @property
     def stride(self) -> int:
         """Codes from one corner to the next: `head_dim`, padded."""
-        return _padded(self.head_dim, CHANNELS)
+        return padded(self.head_dim, CHANNELS)
 
     @property
     def page_codes(self) -> int:
@@ -54,13 +56,9 @@ class BoundsLayout:
     @property
     def page_bytes(self) -> int:
         """A multiple of 64."""
-        return _padded(self.page_codes + self.num_kv_heads * 2 * _HALF_BYTES, _ALIGNMENT)
+        return padded(self.page_codes + self.num_kv_heads * 2 * _HALF_BYTES, _ALIGNMENT)
 
     @property
     def section_bytes(self) -> int:
         """A multiple of 64."""
-        return _padded(self.section_codes + self.num_kv_heads * 4 * _HALF_BYTES, _ALIGNMENT)
-
-
-def _padded(count: int, unit: int) -> int:
-    return -(-count // unit) * unit
+        return padded(self.section_codes + self.num_kv_heads * 4 * _HALF_BYTES, _ALIGNMENT)

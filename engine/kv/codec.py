@@ -104,11 +104,11 @@ class PageLayout:
 
     @property
     def token_stride(self) -> int:
-        return _padded(self.page_size, GROUP)
+        return padded(self.page_size, GROUP)
 
     @property
     def channel_stride(self) -> int:
-        return _padded(self.head_dim, GROUP)
+        return padded(self.head_dim, GROUP)
 
     @property
     def num_groups(self) -> int:
@@ -124,12 +124,13 @@ class PageLayout:
         """A part with so many codes, scales and exact numbers in every KV head; lossless, its codes are its numbers."""
         if self.codec.is_lossless:
             num_codes, num_scales = self.page_size * self.head_dim, 0
-        scales = start + _padded(self.num_kv_heads * num_codes * bits // 8, _ALIGNMENT)
-        scale_bytes = _padded(self.num_kv_heads * num_scales * _HALF_BYTES, _ALIGNMENT)
+        scales = start + padded(self.num_kv_heads * num_codes * bits // 8, _ALIGNMENT)
+        scale_bytes = padded(self.num_kv_heads * num_scales * _HALF_BYTES, _ALIGNMENT)
         exact = scales + 2 * scale_bytes
-        end = exact + _padded(self.num_kv_heads * num_exact * _HALF_BYTES, _ALIGNMENT)
+        end = exact + padded(self.num_kv_heads * num_exact * _HALF_BYTES, _ALIGNMENT)
         return Part(bits, start, scales, scales + scale_bytes, exact, end)
 
 
-def _padded(count: int, unit: int) -> int:
+def padded(count: int, unit: int) -> int:
+    """The smallest multiple of `unit` that is not below `count`."""
     return -(-count // unit) * unit

@@ -108,6 +108,7 @@ class Residency:
     def freed(self, pages: Iterable[PageId]) -> None:
         """These ids mean nothing any more: give their places back, and forget how they were read."""
         for page in pages:
+            self._read_last = self._read_last[:0]  # an id of it may soon be another page's
             self.device.vacate_page(page)
             self.host.vacate(page)
             self.stored[page] = False
