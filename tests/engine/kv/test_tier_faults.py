@@ -97,7 +97,9 @@ def test_an_answer_cancelled_while_its_pages_load_leaks_none(
 ) -> None:
     """vllm#46283: blocks were leaked when an answer was aborted during a load."""
     store = memory_store()
-    tiered(store=store).answer(PROMPT[:400])
+    first = tiered(store=store)
+    first.answer(PROMPT[:400])
+    first.settle()
     engine = tiered(device_pages=4, host_pages=30, store=store)
     request = engine.engine.submit(PROMPT, GREEDY)
     for _ in range(after_steps):
@@ -214,7 +216,9 @@ def test_a_full_host_tier_without_a_disk_gives_up_what_nobody_reads(tiered: Tier
 
 def test_a_store_that_only_reads_serves_what_it_has(tiered: Tiered, memory_store: Store) -> None:
     store = memory_store()
-    tiered(store=store).answer(PROMPT)
+    first = tiered(store=store)
+    first.answer(PROMPT)
+    first.settle()
     before = dict(store.kept)
     store.writable = False
     engine = tiered(store=store)
