@@ -17,6 +17,7 @@ from torch import Tensor
 from octavo.engine.config import EngineConfig, GenerationPolicy
 from octavo.engine.errors import ContextTooLongError
 from octavo.engine.events import DoneEvent, Event, FinishReason, TokenEvent
+from octavo.engine.inspection import Inspection
 from octavo.engine.kernels.dispatch import load_kernels, set_num_threads
 from octavo.engine.kv.cache import KvCache
 from octavo.engine.kv.store import PageStore
@@ -82,6 +83,7 @@ class Engine:
         )
         self._scheduler = Scheduler(self.cache, config)
         self._recovery = Recovery(self.cache, self._scheduler, config, self._give_up)
+        self.inspection = Inspection(self)
         self._finished: list[Event] = []
         self._ids = itertools.count(1)
 
@@ -89,6 +91,16 @@ class Engine:
     def max_context(self) -> int:
         """Longest prompt and answer together: the context of the settings, or what the tiers hold."""
         return min(self.config.context or self.spec.context_length, self.cache.num_tokens)
+
+    @property
+    def sequences(self) -> tuple[Sequence, ...]:
+        """Those that run, then those that wait."""
+        return self._scheduler.all()
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes on the device beside weights and pool that stay from step to step: angles, and the softmax state."""
+        return self._runner.rope.nbytes + self._runner.state_nbytes
 
     @property
     def is_idle(self) -> bool:
@@ -143,27 +155,12 @@ class Engine:
         for sequence in self._scheduler.all():
             if sequence.owner == owner:
                 self._finish(sequence, "cancelled")
+        self.inspection.forget(owner)
         return self.cache.forget(owner)
 
     def take_problems(self) -> list[str]:
         """Sentences about pages that could not be kept or read back, each told once. No answer is wrong for them."""
         return self.cache.tiers.take_problems()
-
-    def pages_read(self, request_id: int) -> tuple[int, int] | None:
-        """Complete pages read for the newest token, by the layer that read the most, and all there are.
-
-        None for a request that does not run.
-        """
-        sequence = self._scheduler.find(request_id)
-        if sequence is None or sequence.pages is None:
-            return None
-        pages, plan = sequence.pages, self.cache.plan
-        total = len(pages.page_ids)
-        if plan.is_dense(sequence.num_computed - 1):
-            return total, total
-        window = total - plan.first_of_window(total)
-        selected = max((len(chosen) for chosen in pages.selected.values()), default=0)
-        return min(1 + window + selected, total), total
 
     def close(self) -> None:
         """End every request and write down what waits. The engine cannot be used after this."""
@@ -265,8 +262,9 @@ class Engine:
 
     def _finish(self, sequence: Sequence, reason: FinishReason, error: str | None = None) -> None:
         """The one way out for every request, however it ends."""
+        pages = self.inspection.ended(sequence)
         self._scheduler.remove(sequence)
-        self._finished.append(DoneEvent(sequence.request_id, reason, sequence.metrics(), sequence.policy, error))
+        self._finished.append(DoneEvent(sequence.request_id, reason, sequence.metrics(), sequence.policy, error, pages))
 
     def _drain(self) -> list[Event]:
         finished, self._finished = self._finished, []

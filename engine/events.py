@@ -35,6 +35,27 @@ class AnswerMetrics:
     itl_p95_ms: float
     tokens_per_s: float
     e2e_s: float
+    itl_p99_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PagesRead:
+    """The complete pages of an answer at its end: `total` of `page_size` tokens, and the nearest tier of each.
+
+    The first page and the last `window` ones are read with every token; a `dense` end read all. `chosen` has, of the
+    pages in between that were selected, the place in the conversation and how many times a layer chose it, the most
+    often chosen first; `num_chosen` is how many there were of them.
+    """
+
+    total: int
+    page_size: int
+    device: int
+    host: int
+    disk: int
+    dense: bool
+    window: int
+    num_chosen: int
+    chosen: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +68,17 @@ class TokenEvent:
 
 @dataclass(frozen=True, slots=True)
 class DoneEvent:
-    """The last event of a request; `policy` holds the seed that was used, `error` the reason after an error."""
+    """The last event of a request; `policy` holds the seed that was used, `error` the reason after an error.
+
+    `pages` is None for a request that never ran.
+    """
 
     request_id: int
     finish_reason: FinishReason
     metrics: AnswerMetrics
     policy: GenerationPolicy
     error: str | None = None
+    pages: PagesRead | None = None
 
 
 Event = TokenEvent | DoneEvent

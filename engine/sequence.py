@@ -85,6 +85,7 @@ class Sequence:
             ttft_s=times[0] - self.submitted if times else 0.0,
             itl_p50_ms=percentile(gaps, 0.50),
             itl_p95_ms=percentile(gaps, 0.95),
+            itl_p99_ms=percentile(gaps, 0.99),
             tokens_per_s=len(gaps) / decode_s if decode_s else 0.0,
             e2e_s=now - self.submitted,
         )

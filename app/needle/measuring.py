@@ -112,7 +112,7 @@ def _ask(assistant: Assistant, ids: list[int], question: Question, *, measures_p
             for event in events:
                 if isinstance(event, TokenEvent):
                     answer.append(event.token_id)
-                    read, total = max((read, total), engine.pages_read(request_id) or (0, 0))
+                    read, total = max((read, total), engine.inspection.pages_read(request_id) or (0, 0))
                     continue
                 if event.error is not None:
                     raise AppError(event.error)

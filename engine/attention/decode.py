@@ -65,6 +65,7 @@ class DecodeAttention:
         for index, row in enumerate(self._rows):
             padded[0, index, : counts[index]] = row.pages
             padded[1, index, : counts[index]] = row.distances
+        self._tiers.counters.layer_reads += sum(counts) * self._pool.num_layers
         if self._pool.slots.shape[1]:
             self._slots = self._pool.table(padded[0])
             self._distances = torch.from_numpy(padded[1].astype(np.int32)).to(device)
@@ -101,6 +102,7 @@ class DecodeAttention:
         )
         indices: Ids = chosen[0, : int(counts[0])].cpu().numpy().astype(np.int64)
         row.sequence.selected[layer] = row.far[indices]
+        row.sequence.count_reads(1 + indices)
         return indices
 
     def _attend_group(self, q: Tensor, slots: Ids, distances: Ids, state: AttentionState, *, fresh: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import islice
 
 import numpy as np
@@ -19,7 +19,7 @@ from octavo.engine.kv.pages import Identity, Origin, PageId, PageTable
 from octavo.engine.kv.pools import DevicePool, HostPool
 from octavo.engine.kv.sequence_pages import SequencePages
 from octavo.engine.kv.sizes import num_records, num_rows, num_slots
-from octavo.engine.kv.store import PageSpace, PageStore
+from octavo.engine.kv.store import PageSpace, PageStore, StoredPage
 from octavo.engine.kv.tiers import Tiers
 from octavo.engine.model.spec import ModelSpec
 
@@ -80,6 +80,11 @@ class KvCache:
     def used_bytes(self) -> int:
         """Bytes of the device's slots that hold a page."""
         return (self.pool.num_slots - self.pool.num_free) * self.layout.slot_bytes
+
+    @property
+    def num_free_tails(self) -> int:
+        """Unfinished pages that may still be begun."""
+        return len(self._free_tails)
 
     @property
     def num_tokens(self) -> int:
@@ -170,6 +175,23 @@ class KvCache:
             if not record.owners:
                 self.tiers.discard(page)
         return self._store.forget(owner) if self._store is not None else 0
+
+    def rest(self, owners: Collection[str]) -> int:
+        """Give up the device's copies of pages that nobody but `owners` owns; returns the bytes that became free there.
+
+        Pages of open sequences stay, and so do those that no tier below has.
+        """
+        self.tiers.collect()
+        resting: list[PageId] = []
+        for page in self.table.stalest():
+            record = self.table.record_of(page)
+            if record is not None and record.owners and record.owners <= set(owners):
+                resting.append(page)
+        return self.tiers.give_up(np.array(resting, dtype=np.int64)) * self.layout.slot_bytes
+
+    def find_stored(self, identities: Sequence[Identity]) -> Sequence[StoredPage | None]:
+        """Which of these pages the store has."""
+        return self._space.find(identities) if self._space is not None else [None] * len(identities)
 
     def shutdown(self) -> None:
         """Write down what waits. The cache cannot be used after this."""

@@ -65,6 +65,16 @@ class DeviceTier:
         elif len(placed):
             self._pool.write(slots[placed], encoded[torch.from_numpy(placed)])
 
+    def give_up(self, pages: Ids) -> int:
+        """Forget those of unreferenced pages that lie somewhere below, too; returns the slots that became free."""
+        residency, pool, before = self._residency, self._pool, self._pool.num_free
+        pages = pages[residency.has_row(pages) | residency.stored[pages]]
+        keys = pool.resident_keys(pages)
+        if keys.size:
+            residency.counters.evicted_from_device += len(keys)
+            residency.released(map(int, pool.vacate(pool.slots_of_keys(keys))))
+        return pool.num_free - before
+
     def _evict(self, count: int) -> None:
         """Forget up to `count` layers of pages that lie somewhere below, too."""
         residency, pool = self._residency, self._pool

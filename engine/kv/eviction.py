@@ -88,6 +88,12 @@ class TwoFactor:
         chosen: Keys = candidates[order[:count]]
         return chosen
 
+    def known(self, keys: Keys) -> tuple[Keys, Keys, NDArray[np.float64]]:
+        """Of each key its age in accesses (-1 if it was never read), its selections in the window, and its worth."""
+        kinds, _ = self._kinds(keys)
+        last = self._last[keys]
+        return np.where(last == _NEVER, -1, self._now - last), self._count[keys], self._value[kinds]
+
     def _kinds(self, keys: Keys) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """The kind of each key, and whether it was read within the window."""
         ages = np.minimum(self._now - self._last[keys], self._window)

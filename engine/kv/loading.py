@@ -96,6 +96,7 @@ class Loader:
     def load(self, layer: int, pages: Ids) -> Ids:
         """Slots of one layer of up to GROUP_PAGES pages; valid until the next call."""
         pool = self._residency.device
+        self._residency.counters.layer_reads += len(pages)
         slots: Ids = pool.slots[layer, pages].astype(np.int64)
         missing = np.flatnonzero(slots == NOWHERE)
         if missing.size:

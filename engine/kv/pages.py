@@ -97,6 +97,10 @@ class PageTable:
         """What is known of `page`; None unless it is the complete page of record of its identity."""
         return self._complete.get(page)
 
+    def find(self, identity: Identity) -> PageId:
+        """The page of record of an identity, -1 where there is none."""
+        return self._by_identity.get(identity, -1)
+
     def is_cached(self, page: PageId) -> bool:
         return page in self._cached
 

@@ -63,6 +63,7 @@ class DevicePool:
         self._layer_of_slot = np.zeros(num_slots, dtype=np.int64)
         self._free = np.arange(num_slots - 1, -1, -1, dtype=np.int64)
         self.num_free = num_slots
+        self.most_occupied = 0  # slots, at any time
         self._rows = RowCopier(self.slab)
 
     @property
@@ -89,6 +90,7 @@ class DevicePool:
         assert count <= self.num_free
         taken = self._free[self.num_free - count : self.num_free][::-1].copy()
         self.num_free -= count
+        self.most_occupied = max(self.most_occupied, self.num_slots - self.num_free)
         self.slots[layers, pages] = taken
         self.page_of_slot[taken] = pages
         self._layer_of_slot[taken] = layers

@@ -24,6 +24,7 @@ class TierCounters:
 
     promoted_from_host: int = 0
     promoted_from_disk: int = 0
+    layer_reads: int = 0  # layers of a page that attention asked for, wherever they were
     streamed_layers: int = 0  # layers of a page that were read alone, because it was not all on the device
     evicted_from_device: int = 0  # layers of a page
     evicted_from_host: int = 0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from octavo.engine.kv.far_pages import FarPages
 from octavo.engine.kv.pages import Identity, PageId
 from octavo.engine.kv.pools import Ids
@@ -14,7 +16,8 @@ class SequencePages:
     """The pages of one sequence, head first; the complete ones, which come first, have `identities`.
 
     `tail` is the place of its unfinished page, `far` what selection looks at, where there is selection, and
-    `selected` which pages each layer chose last. `reused` counts pages that were found, by the tier they were on.
+    `selected` which pages each layer chose last, `reads` how many times layers chose each page, by its place. `reused`
+    counts pages that were found, by the tier they were on.
     """
 
     owner: str
@@ -23,8 +26,15 @@ class SequencePages:
     identities: list[Identity] = field(default_factory=list)
     far: FarPages | None = None
     selected: dict[int, Ids] = field(default_factory=dict)
+    reads: Ids = field(default_factory=lambda: np.zeros(0, np.int64))
     reused: dict[str, int] = field(default_factory=lambda: {"device": 0, "host": 0, "disk": 0})
 
     @property
     def num_complete(self) -> int:
         return len(self.identities)
+
+    def count_reads(self, places: Ids) -> None:
+        """A layer chose the pages at these places, each once, for a new token."""
+        if len(self.reads) < len(self.page_ids):
+            self.reads = np.append(self.reads, np.zeros(len(self.page_ids) - len(self.reads), np.int64))
+        self.reads[places] += 1

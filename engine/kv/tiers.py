@@ -15,15 +15,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from octavo.engine.errors import OutOfPagesError
 from octavo.engine.kv.device_tier import DeviceTier
+from octavo.engine.kv.eviction import TwoFactor
 from octavo.engine.kv.far_pages import BoundsTable
 from octavo.engine.kv.host_tier import HostTier
 from octavo.engine.kv.loading import Loader
 from octavo.engine.kv.pages import PageId, PageTable
-from octavo.engine.kv.pools import DevicePool, HostPool, Ids
+from octavo.engine.kv.pools import NOWHERE, DevicePool, HostPool, Ids
 from octavo.engine.kv.residency import Residency
 from octavo.engine.kv.store import PageSpace
 
@@ -118,6 +120,24 @@ class Tiers:
         self._residency.stored[list(pages)] = True
         return self._loader.restore_bounds(pages)
 
+    # What may be asked of pages
+
+    def places(self, pages: Ids) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which layers of pages are on the device, bool `[num_layers, len(pages)]`; which pages are on the host and in
+        the store.
+        """
+        return self.device.slots[:, pages] != NOWHERE, self._residency.has_row(pages), self._residency.stored[pages]
+
+    @property
+    def slot_policy(self) -> TwoFactor:
+        """What is known of the reads of layers of pages, by `DevicePool.key`."""
+        return self._residency.slot_policy
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether pages are on their way to the store."""
+        return bool(self._residency.being_written)
+
     # What becomes of pages
 
     def tier_of(self, page: PageId) -> str:
@@ -132,11 +152,19 @@ class Tiers:
         """Pages that may be cached now; those that only the store has need no id here."""
         self._residency.released(pages)
 
+    def give_up(self, pages: Ids) -> int:
+        """Forget the device's copies of unreferenced pages that lie below, too; returns the slots that became free."""
+        return self._slots.give_up(pages)
+
     def discard(self, page: PageId) -> None:
         """Drop a cached page from device and host. What the store has of it stays there. Drain first."""
         self._residency.discard(page)
 
     # The background
+
+    def collect(self) -> None:
+        """Take note of what was written down meanwhile."""
+        self._rows.collect()
 
     def take_problems(self) -> list[str]:
         """Sentences about the store, each told once."""
