@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Range = tuple[int, int]  # first and last number of the chunks of one document, both included
 
 _SMALL = 20_000  # chunks up to which every match is scored
+_MOST_RANGES = 400
 _RARE = 2_000  # rows up to which a word is rare
 _WEIGHTS = "1.0, 0.5"  # of a chunk's text, and of its headings and table header
 
@@ -123,8 +124,21 @@ def _within(ranges: Sequence[Range]) -> tuple[str, list[int]]:
     """A condition that keeps to the ranges, and its values."""
     if not ranges:
         return "", []
-    if len(ranges) == 1:
-        return "AND rowid BETWEEN ? AND ?", list(ranges[0])
-    low, high = min(first for first, _ in ranges), max(last for _, last in ranges)
+    ranges = _joined(ranges)
+    low, high = ranges[0][0], ranges[-1][1]
+    # SQLite allows no deeper expression; past it the caller sorts out what belongs to other documents.
+    if len(ranges) == 1 or len(ranges) > _MOST_RANGES:
+        return "AND rowid BETWEEN ? AND ?", [low, high]
     inner = " OR ".join(["rowid BETWEEN ? AND ?"] * len(ranges))
     return f"AND rowid BETWEEN ? AND ? AND ({inner})", [low, high, *(edge for pair in ranges for edge in pair)]
+
+
+def _joined(ranges: Sequence[Range]) -> list[Range]:
+    """The ranges in order, those that follow one another made into one: a folder's documents often do."""
+    joined: list[Range] = []
+    for first, last in sorted(ranges):
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = joined[-1][0], max(last, joined[-1][1])
+        else:
+            joined.append((first, last))
+    return joined

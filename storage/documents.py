@@ -96,6 +96,16 @@ class Documents:
         """The document of this path."""
         return self._first("path = ?", path)
 
+    def below(self, path: str) -> builtins.list[StoredDocument]:
+        """The document of this path, or those in the folder of this path, by path."""
+        folder = path.rstrip("/")
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                f"{_SELECT} WHERE path = ? OR (path > ? AND path < ?) ORDER BY path",
+                [path, f"{folder}/", f"{folder}0"],  # "0" follows "/"
+            ).fetchall()
+        return [document_from_row(row) for row in rows]
+
     def by_bytes(self, sha256: str) -> StoredDocument | None:
         """A document whose file has these bytes."""
         return self._first("bytes_sha256 = ?", sha256)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from octavo.storage import index, memory_schema
+from octavo.storage import attachments, index, memory_schema
 
 if TYPE_CHECKING:
     from sqlite_utils import Database as Connection
@@ -62,6 +62,7 @@ def _conversations(connection: Connection) -> None:
 STEPS: tuple[tuple[str, Step], ...] = (
     ("0001_conversations", _conversations),
     ("0002_memories", memory_schema.create),
+    ("0003_attachments", attachments.create),
 )
 
 
