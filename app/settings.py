@@ -124,6 +124,7 @@ class Settings(BaseSettings):
         default="auto", description='"auto", "nf4", "int8", "int4" or "none"'
     )
     system: str = Field(default="", description="the text of the system prompt")
+    memory: Literal["auto", "manual", "off"] = Field(default="auto", description='"auto", "manual" or "off"')
     generation: GenerationSettings = Field(default_factory=GenerationSettings, description="the table [generation]")
 
     _sources: Mapping[str, str] = PrivateAttr(default_factory=dict)

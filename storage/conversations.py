@@ -65,6 +65,11 @@ class Conversations:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    @property
+    def database(self) -> Database:
+        """Where they are kept."""
+        return self._database
+
     @_mending_the_index
     def create(self, title: str = "") -> Conversation:
         """A new conversation without messages."""

@@ -48,6 +48,11 @@ class Database:
         """Whether this process has the right to write."""
         return self._writer is not None
 
+    @property
+    def in_transaction(self) -> bool:
+        """Whether this thread is inside `atomic()`: nobody else can write until it leaves."""
+        return self._writing_thread == threading.get_ident()
+
     @contextlib.contextmanager
     def atomic(self) -> Iterator[Connection]:
         """Everything written inside is committed at the end, or nothing is; blocks nest.
@@ -71,7 +76,7 @@ class Database:
 
         Fetch all rows before leaving the block: a half-read cursor keeps the next reader at an old state.
         """
-        if self._writer is not None and self._writing_thread == threading.get_ident():
+        if self._writer is not None and self.in_transaction:
             yield self._writer
             return
         with told(self.path):

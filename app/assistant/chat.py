@@ -7,18 +7,20 @@ consumer that walks away; and after a kill everything up to the last flush.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from octavo.app.assistant import history
 from octavo.app.assistant.assistant import Answer
-from octavo.app.assistant.budget import Budget, LeftOut, fit
+from octavo.app.assistant.prompt import Prompter
 from octavo.engine.errors import ContextTooLongError, EngineError
 
 if TYPE_CHECKING:
     from octavo.app.assistant.assistant import Assistant, TextEvent
+    from octavo.app.assistant.budget import LeftOut
+    from octavo.app.memory.service import ChatMemory
     from octavo.app.settings import Settings
     from octavo.engine.tokenizer import Tokenizer
     from octavo.storage.conversations import Conversations, Status, StoredMessage
@@ -116,14 +118,25 @@ def title_of(text: str) -> str:
 
 
 class Chat:
-    """Conversations answered by one model; used from the thread that owns the engine."""
+    """Conversations answered by one model; used from the thread that owns the engine.
 
-    def __init__(self, assistant: Assistant, conversations: Conversations, settings: Settings, model: str) -> None:
+    `memory` gives way while an answer is written, and reads the person's messages after it.
+    """
+
+    def __init__(
+        self,
+        assistant: Assistant,
+        conversations: Conversations,
+        settings: Settings,
+        model: str,
+        memory: ChatMemory | None = None,
+    ) -> None:
         self.assistant = assistant
         self.model = model
         self._conversations = conversations
         self._settings = settings
-        self._num_tokens: dict[str, int] = {}
+        self._memory = memory
+        self._prompter = Prompter(assistant, settings, memory)
 
     def turn(
         self,
@@ -154,8 +167,13 @@ class Chat:
         What the engine refuses, a question that is too long above all, ends with an AnswerDone that says so. Any
         other exception is raised after the answer so far was saved.
         """
+        quiet = nullcontext() if self._memory is None else self._memory.giving_way(question.conversation_id)
+        with quiet:
+            yield from self._answer(question, is_cancelled)
+
+    def _answer(self, question: StoredMessage, is_cancelled: Callable[[], bool]) -> ChatEvents:
         try:
-            prompt = self._prompt(self._conversations.path(question.conversation_id, question.id))
+            prompt = self._prompter.prompt(self._conversations.path(question.conversation_id, question.id))
         except EngineError as error:
             refused = isinstance(error, ContextTooLongError)
             record = {"finish_reason": "error", "error": str(error), "refused": refused}
@@ -194,47 +212,6 @@ class Chat:
         return self._conversations.add_message(
             question.conversation_id, question.id, "assistant", "", status=status, model=self.model, record=record
         )
-
-    def _prompt(self, path: Sequence[StoredMessage]) -> _Prompt:
-        """The prompt for the question `path` ends with. Raises ContextTooLongError, or what the template raises."""
-        from octavo.engine.tokenizer import Message
-
-        tokenizer = self.assistant.tokenizer
-        budget = Budget.of(self.assistant.engine.max_context, self._settings.generation.max_tokens)
-        instructions = history.system_of(path, self._settings.system)
-        system = [Message("system", instructions)] if instructions else []
-        turns = history.turns_of(path)
-        sent = [turn for turn in turns[history.first_kept(turns, budget) :] if not turn.refused]
-        fitted = fit(system, [turn.as_read(tokenizer) for turn in sent], budget, tokenizer.encode_chat)
-        kept = {id(turn) for turn in sent[fitted.num_left :]}
-        left_out = tuple(
-            LeftOut(message.id, self._count(message), history.REFUSED if turn.refused else history.CONTEXT_FULL)
-            for turn in turns
-            if id(turn) not in kept
-            for message in turn.messages
-        )
-        kept_from = sent[fitted.num_left].messages[0].id
-        record = {
-            "window": history.window_record(budget, len(fitted.prompt_ids), kept_from),
-            "left_out": history.left_out_record(path, left_out),
-        }
-        return _Prompt(fitted.prompt_ids, budget.context, left_out, record)
-
-    def _count(self, message: StoredMessage) -> int:
-        """Tokens of a message's text, remembered: what has left once is counted for every later answer."""
-        if message.id not in self._num_tokens:
-            self._num_tokens[message.id] = len(self.assistant.tokenizer.encode(message.text))
-        return self._num_tokens[message.id]
-
-
-@dataclass(frozen=True, slots=True)
-class _Prompt:
-    """A fitted prompt and what its answer's record says about it."""
-
-    ids: list[int]
-    context: int
-    left_out: tuple[LeftOut, ...]
-    record: dict[str, Any]
 
 
 class _Draft:

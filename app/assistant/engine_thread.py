@@ -36,6 +36,7 @@ from octavo.storage.errors import StorageError
 
 if TYPE_CHECKING:
     from octavo.app.assistant.assistant import Assistant
+    from octavo.app.memory.service import ChatMemory
     from octavo.app.models.resolve import ResolvedModel
     from octavo.app.settings import Settings
     from octavo.storage.conversations import Conversations, StoredMessage
@@ -62,12 +63,14 @@ class EngineThread:
         settings: Settings,
         paths: Paths,
         load: Load | None = None,
+        memory: ChatMemory | None = None,
     ) -> None:
         self._conversations = conversations
         self._emit = on_event
         self._settings = settings
         self._paths = paths
         self._open = load or open_model
+        self._memory = memory
         self._intake: SimpleQueue[LoadModel | Ask | ForgetPages | None] = SimpleQueue()
         self._work: SimpleQueue[LoadModel | AnswerQuestion | ForgetPages | None] = SimpleQueue()
         self._unwanted: SimpleQueue[str] = SimpleQueue()
@@ -252,7 +255,7 @@ class EngineThread:
         except Exception as error:
             self._emit(ModelFailed(name, f"{name} could not be loaded: {type(error).__name__}: {error}."))
             return
-        self._chat = Chat(assistant, self._conversations, self._settings, name)
+        self._chat = Chat(assistant, self._conversations, self._settings, name, self._memory)
         budgets = assistant.budgets.notes if assistant.budgets is not None else ()
         self._emit(ModelReady(name, assistant.engine.max_context, time.perf_counter() - started, budgets))
         if assistant.store is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 CONTEXT_FULL = "context full"
 REFUSED = "too long for the context"
 SYSTEM = "system"  # key in the record of a conversation's first message
+SUMMARY = "summary"  # key in an answer's record: what of the prompt stood for the messages that had left
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +28,19 @@ class StoredTurn:
     def refused(self) -> bool:
         return any(message.record.get("refused") for message in self.messages)
 
-    def as_read(self, tokenizer: Tokenizer) -> Turn:
-        """The turn for the prompt; answers that never got a word are left away."""
-        return Turn(tuple(_as_read(message, tokenizer) for message in self.messages if message.text))
+    def as_read(self, tokenizer: Tokenizer, text_of: Callable[[StoredMessage], str] | None = None) -> Turn:
+        """The turn for the prompt; answers that never got a word are left away. `text_of` gives a message's text as the
+        model reads it, by default the text alone."""
+        read = (_as_read(message, tokenizer, text_of) for message in self.messages if message.text)
+        return Turn(tuple(read))
 
 
-def _as_read(message: StoredMessage, tokenizer: Tokenizer) -> Message:
+def _as_read(message: StoredMessage, tokenizer: Tokenizer, text_of: Callable[[StoredMessage], str] | None) -> Message:
     """Generated ids are kept where they are ids of this tokenizer, which is so if they spell the very text."""
     from octavo.engine.tokenizer import Message
 
-    ids = message.token_ids
-    return Message(message.role, message.text, ids if ids and tokenizer.decode(ids) == message.text else None)
+    ids, text = message.token_ids, text_of(message) if text_of is not None else message.text
+    return Message(message.role, text, ids if ids and tokenizer.decode(ids) == text else None)
 
 
 def system_of(path: Sequence[StoredMessage], default: str) -> str:
@@ -70,6 +73,13 @@ def first_kept(turns: Sequence[StoredTurn], budget: Budget) -> int:
         return 0
     starts = [turn.messages[0].id for turn in turns]
     return starts.index(window["kept_from"]) if window["kept_from"] in starts else 0
+
+
+def summary_budget(turns: Sequence[StoredTurn], otherwise: int) -> int:
+    """The tokens that the summary in the last prompt was made with."""
+    records = [message.record for turn in turns for message in turn.messages if "window" in message.record]
+    found = records[-1].get(SUMMARY) if records else None
+    return int(found["budget"]) if found else otherwise
 
 
 def window_record(budget: Budget, num_prompt: int, kept_from: str) -> dict[str, Any]:

@@ -198,7 +198,8 @@ def _ask_in(
                 end = piece
     assert end is not None, "an answer that is not refused ends with its Answer"
     answer, message = end
-    return answer, answer.as_json(message.model) | {"conversation": message.conversation_id, "message": message.id}
+    document = {"conversation": message.conversation_id, "message": message.id}
+    return answer, answer.as_json(message.model) | document | {"memories": message.record.get("memories")}
 
 
 @contextmanager

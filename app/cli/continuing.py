@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from octavo.app.cli.explaining import tell_budgets, tell_reading
+from octavo.app.cli.explaining import tell_budgets, tell_news, tell_reading, tell_recalled
 from octavo.app.cli.progress import announce
 from octavo.app.cli.stored import SHORT_ID, find_conversation, open_conversations
 from octavo.app.errors import AppError
@@ -15,10 +15,12 @@ from octavo.app.errors import AppError
 if TYPE_CHECKING:
     from octavo.app.assistant.assistant import Answer
     from octavo.app.assistant.chat import Chat
+    from octavo.app.memory.service import ChatMemory
     from octavo.app.settings import Settings
     from octavo.storage.conversations import Conversation, Conversations, StoredMessage
 
 NEW = "new"
+_PATIENCE_S = 60.0  # for what is read after the answer; the rest is read at the next start
 Pieces = Iterator["str | tuple[Answer, StoredMessage]"]
 
 
@@ -34,6 +36,8 @@ def opened_turn(
     """
     from octavo.app.assistant.chat import Chat
     from octavo.app.cli.opening import open_assistant
+    from octavo.app.memory.service import ChatMemory
+    from octavo.storage.paths import Paths
 
     with open_conversations(write=True) as conversations:
         found = None if given == NEW else find_conversation(conversations, given)
@@ -41,12 +45,18 @@ def opened_turn(
         with contextlib.closing(assistant):
             if explain:
                 tell_budgets(assistant)
-            yield partial(_ask, Chat(assistant, conversations, settings, name), conversations, found, explain)
+            memory = ChatMemory(
+                conversations.database, conversations, Paths.from_environment(), settings.memory, tell_news
+            )
+            with contextlib.closing(memory):
+                chat = Chat(assistant, conversations, settings, name, memory)
+                yield partial(_ask, chat, conversations, memory, found, explain)
 
 
 def _ask(
     chat: Chat,
     conversations: Conversations,
+    memory: ChatMemory,
     found: Conversation | None,
     explain: bool,
     question: str,
@@ -69,6 +79,9 @@ def _ask(
                 raise AppError(str(event.message.record["error"]))
             yield event.answer, event.message
             tell_reading(chat.assistant, event.answer, explain=explain)
+            if explain:
+                tell_recalled(memory, event.message)
+    memory.wait(_PATIENCE_S)
     if found is None:
         short = conversation.id[:SHORT_ID]
         announce(f"This is conversation {short}; go on with `octavo ask --conversation {short}`.")

@@ -86,7 +86,10 @@ class Nearest(Protocol):
     """Finds memories by meaning; the embedder's side of the search."""
 
     def nearest(self, text: str, memory_ids: Sequence[str], limit: int) -> Sequence[tuple[str, float]]:
-        """Up to `limit` of the ids with their cosine to `text`, the nearest first."""
+        """Up to `limit` of the ids that have a vector, with their cosine to `text`, the nearest first."""
+
+    def fill(self, memory_ids: Sequence[str]) -> object:
+        """Make the vectors of memories that have none."""
 
 
 def words(text: str) -> str:

@@ -86,19 +86,25 @@ def extract(message: StoredMessage, answers: Sequence[str] = ()) -> list[Stateme
 
 
 def remember_message(keeper: Keeper, message: StoredMessage, answers: Sequence[str] = ()) -> list[Outcome]:
-    """Extract from a message and write it down; nothing that was forgotten comes back, and no message is read twice."""
+    """Extract from a message and write it down, all or nothing; what was forgotten does not come back, and no message
+    is read twice."""
     outcomes: list[Outcome] = []
-    if message.role != "user" or not keeper.begin_reading(message.id):
+    if message.role != "user" or keeper.marks.has(message.id):
         return outcomes
     said = datetime.fromisoformat(message.created)
-    for statement in extract(message, answers):
-        keys = forget_keys(statement) | {quote_key(message.id, statement.quote)}
-        if keeper.memories.is_forgotten(keys):
-            continue
-        passing = tuple(claim for claim in statement.claims if not _is_passing(claim))
-        if all(claim.is_implied for claim in passing) and not _alarms(keeper, statement, said):
-            continue
-        outcomes += keeper.write(statement, said, message_id=message.id, source="extracted")
+    found = extract(message, answers)
+    if found:
+        keeper.read_ahead(found, said)
+    with keeper.memories.database.atomic():
+        keeper.marks.put(message.id)
+        for statement in found:
+            keys = forget_keys(statement) | {quote_key(message.id, statement.quote)}
+            if keeper.memories.is_forgotten(keys):
+                continue
+            passing = tuple(claim for claim in statement.claims if not _is_passing(claim))
+            if all(claim.is_implied for claim in passing) and not _alarms(keeper, statement, said):
+                continue
+            outcomes += keeper.write(statement, said, message_id=message.id, source="extracted")
     return outcomes
 
 

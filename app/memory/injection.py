@@ -9,6 +9,7 @@ everything after the system prompt is computed anew in any case.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from octavo.app.memory.recall import RECORD, Recall, recall, with_memories
@@ -35,27 +36,29 @@ def recall_for(
     conversations: Conversations,
     memories: Memories,
     question: StoredMessage,
-    context: int,
+    budget: int,
     count_tokens: Callable[[str], int],
     *,
     nearest: Nearest | None = None,
 ) -> tuple[StoredMessage, Recall | None]:
-    """The question with what is recalled for it in its record; a question that has been asked before keeps what it
-    had, and the recall is None. Raises StorageError."""
+    """The question with what is recalled for it in at most `budget` tokens in its record; a question that has been
+    asked before keeps what it had, and the recall is None. Raises StorageError."""
     if RECORD in question.record:
         return question, None
-    found = recall(memories, question.text, memory_budget(context), count_tokens, nearest=nearest)
-    record = {**question.record, RECORD: found.ids}
+    found = recall(memories, question.text, budget, count_tokens, nearest=nearest)
+    record = {**question.record, RECORD: found.document()}
     conversations.update_message(
         question.id, text=question.text, token_ids=question.token_ids, status=question.status, record=record
     )
-    return conversations.message(question.id), found
+    return replace(question, record=record), found
 
 
 def as_read(message: StoredMessage, memories: Memories) -> str:
     """A message's text as the model reads it: a question with the memories it was asked with."""
-    ids = message.record.get(RECORD, ())
-    return with_memories(message.text, memories, ids) if message.role == "user" and ids else message.text
+    record = message.record.get(RECORD)
+    if message.role != "user" or not record or not record["ids"]:
+        return message.text
+    return with_memories(message.text, memories, record)
 
 
 def earlier(

@@ -14,8 +14,9 @@ from octavo.app.memory.claims import Claim
 from octavo.app.memory.exposure import reach
 from octavo.app.memory.normalise import Statement, statements
 from octavo.app.memory.verdicts import SUPERSEDING, gravest
-from octavo.storage.memories import Memories, moment
+from octavo.storage.memories import Memories
 from octavo.storage.memory_log import CorrectionLog
+from octavo.storage.memory_reading import ReadMarks
 from octavo.storage.memory_records import Evidence
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Keeper:
     def __init__(self, database: Database, *, judge: Judge | None = None, nearest: Nearest | None = None) -> None:
         self.memories = Memories(database)
         self.log = CorrectionLog(database)
+        self.marks = ReadMarks(database)
         self.judge = judge
         self._nearest = nearest
         self._database = database
@@ -52,17 +54,13 @@ class Keeper:
     def check(self, text: str, said: datetime | None = None) -> list[Check]:
         """What `add` would find, without writing anything. Raises AppError if the text states nothing."""
         said = said or datetime.now(UTC)
-        return [check for statement in _stated(text, said) for check in self.check_statement(statement, said)]
+        stated = _stated(text, said)
+        self._fill(said)
+        return [check for statement in stated for check in self.check_statement(statement, said)]
 
     def check_statement(self, statement: Statement, said: datetime) -> list[Check]:
         """The checks of a statement's claims."""
         return [self._check(claim, statement, said.date()) for claim in statement.claims if not claim.is_implied]
-
-    def begin_reading(self, message_id: str) -> bool:
-        """Mark a message as looked through; False if it was before."""
-        with self._database.atomic() as connection:
-            cursor = connection.execute("INSERT OR IGNORE INTO memory_read VALUES (?, ?)", [message_id, moment()])
-        return cursor.rowcount > 0
 
     def add(self, text: str, said: datetime | None = None, *, message_id: str = "") -> list[Outcome]:
         """Remember what a text states, because the person asks for it; one outcome a claim.
@@ -72,7 +70,7 @@ class Keeper:
         said = said or datetime.now(UTC)
         outcomes = []
         stated = _stated(text, said)
-        self._read_ahead(stated, said)
+        self.read_ahead(stated, said)
         with self._database.atomic():
             for statement in stated:
                 self.memories.unforget(forget_keys(statement))
@@ -80,8 +78,7 @@ class Keeper:
         return outcomes
 
     def write(self, statement: Statement, said: datetime, *, message_id: str, source: Source) -> list[Outcome]:
-        """Check the claims of a statement and write them down, in one transaction."""
-        self._read_ahead([statement], said)
+        """Check the claims of a statement and write them down, in one transaction; `read_ahead` goes before it."""
         with self._database.atomic():
             return self._write_claims(statement, said, message_id, source)
 
@@ -164,11 +161,16 @@ class Keeper:
                 changes += self._alarm(met, memory)
         return Outcome(check, self.memories.get(memory.id), self._line(check, memory, statement.quote, changes, older))
 
-    def _read_ahead(self, stated: Sequence[Statement], said: datetime) -> None:
-        """Let the model read before the transaction begins, so that nobody waits for it; its verdicts are kept."""
+    def read_ahead(self, stated: Sequence[Statement], said: datetime) -> None:
+        """Let the models read before a transaction begins, so that nobody waits for them; what they say is kept."""
+        self._fill(said)
         if self.judge is not None:
             for statement in stated:
                 self.check_statement(statement, said)
+
+    def _fill(self, said: datetime) -> None:
+        if self._nearest is not None:
+            self._nearest.fill([memory.id for memory in self.memories.list(day=said.date().isoformat())])
 
     def _settled(self, check: Check) -> Check:
         """The check without tensions the person has decided to live with."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,10 +17,14 @@ if TYPE_CHECKING:
 
 FOLDER = "nli"  # below the models; what is fetched is put there, and used from then on
 OFF = "off"
+_AT_ONCE = 8  # pairs between two pauses, each read in both directions
 
 
-def find_judge(given: str | None, paths: Paths, database: Database) -> Judge | None:
-    """The model in the folder `given`, or the one that was fetched; None for "off", or where there is none.
+def find_judge(
+    given: str | None, paths: Paths, database: Database, *, pause: Callable[[], None] = lambda: None
+) -> Judge | None:
+    """The model in the folder `given`, or the one that was fetched; None for "off", or where there is none. `pause` is
+    called between batches, and returns when it may go on.
 
     Raises AppError if the folder is not there, and ModelFileError if it holds no model that can be used.
     """
@@ -31,15 +35,16 @@ def find_judge(given: str | None, paths: Paths, database: Database) -> Judge | N
         if given is None:
             return None
         raise AppError(f"There is no folder {folder}; --nli takes a folder with config.json and model.safetensors.")
-    return FolderJudge(folder, database)
+    return FolderJudge(folder, database, pause=pause)
 
 
 class FolderJudge:
     """A cross-encoder in a folder, loaded when the first pair is read. Verdicts are kept in the database."""
 
-    def __init__(self, folder: Path, database: Database) -> None:
+    def __init__(self, folder: Path, database: Database, *, pause: Callable[[], None] = lambda: None) -> None:
         self._folder = folder
         self._database = database
+        self._pause = pause
         self._encoder: CrossEncoder | None = None
 
     @property
@@ -61,10 +66,12 @@ class FolderJudge:
         cache = PairCache(self._database, encoder.fingerprint, encoder.template)
         known = {pair: cache.get(*pair) for pair in dict.fromkeys(pairs)}
         missing = [pair for pair, score in known.items() if score is None]
-        if missing:
-            read = encoder.read([*missing, *((new, old) for old, new in missing)])
-            for i, pair in enumerate(missing):
-                there, back = read[i], read[i + len(missing)]
+        for start in range(0, len(missing), _AT_ONCE):
+            self._pause()
+            batch = missing[start : start + _AT_ONCE]
+            read = encoder.read([*batch, *((new, old) for old, new in batch)])
+            for i, pair in enumerate(batch):
+                there, back = read[i], read[i + len(batch)]
                 found = Scores(max(there.contradiction, back.contradiction), min(there.entailment, back.entailment))
                 known[pair] = found
                 cache.put(*pair, found)

@@ -20,27 +20,29 @@ class Embeds(Protocol):
     def name(self) -> str:
         """What its vectors are kept under."""
 
+    def reads(self, text: str) -> bool:
+        """False for text that it was not trained on: its vectors would be noise."""
+
     def vectors(self, texts: Sequence[str]) -> Vectors | None:
         """One vector of length 1 a text, float32 [n, dimensions]; None if it gave way to something else."""
 
 
 class VectorSearch:
-    """The nearest memories by cosine. Vectors that are missing are made when they are first asked for."""
+    """The nearest memories by cosine, among those that have a vector."""
 
     def __init__(self, database: Database, embedder: Embeds) -> None:
         self._database = database
         self._embedder = embedder
 
     def nearest(self, text: str, memory_ids: Sequence[str], limit: int) -> list[tuple[str, float]]:
-        """Up to `limit` of the ids with their cosine to `text`, the nearest first; none if the embedder gave way."""
-        if not memory_ids or not self.fill(memory_ids):
+        """Up to `limit` of the ids with their cosine to `text`, the nearest first; none if the embedder gave way, or
+        does not read such text."""
+        known = self._known()
+        ids = [memory_id for memory_id in memory_ids if memory_id in known]
+        if not ids or not self._embedder.reads(text):
             return []
         asked = self._embedder.vectors([text])
         if asked is None:
-            return []
-        known = self._known()
-        ids = [memory_id for memory_id in memory_ids if memory_id in known]
-        if not ids:
             return []
         cosines = np.stack([known[memory_id] for memory_id in ids]) @ asked[0]
         order = np.argsort(-cosines, kind="stable")[:limit]
@@ -55,7 +57,8 @@ class VectorSearch:
         with self._database.reading() as connection:
             marks = ", ".join("?" * len(missing))
             rows = connection.execute(f"SELECT id, text FROM memories WHERE id IN ({marks})", missing).fetchall()  # noqa: S608
-        made = self._embedder.vectors([text for _, text in rows])
+        rows = [row for row in rows if self._embedder.reads(row[1])]
+        made = self._embedder.vectors([text for _, text in rows]) if rows else np.zeros((0, 0), np.float32)
         if made is None:
             return False
         with self._database.atomic() as connection:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from octavo.app.memory.service import ChatMemory
     from octavo.app.settings import Settings
     from octavo.storage.conversations import Conversations
     from octavo.storage.paths import Paths
@@ -37,6 +38,7 @@ class Backend:
     engine: Engine
     model: str
     close_database: Callable[[], None]
+    memory: ChatMemory | None = None
 
     def choose_model(self, name: str) -> None:
         """Make a model the one of the next start, too. Raises ModelNotFoundError, OSError."""
@@ -47,6 +49,8 @@ class Backend:
     def close(self) -> None:
         """End the engine's threads, which saves an unfinished answer, and let go of the database."""
         self.engine.close()
+        if self.memory is not None:
+            self.memory.close()
         self.close_database()
 
 
@@ -60,6 +64,7 @@ def open_backend(flags: dict[str, object], on_event: OnEvent) -> Backend:
     StorageError, DatabaseBusyError among them.
     """
     from octavo.app.assistant.engine_thread import EngineThread
+    from octavo.app.memory.service import ChatMemory
     from octavo.app.models.resolve import resolve_model
     from octavo.app.settings import load_settings
     from octavo.storage.conversations import Conversations
@@ -73,9 +78,10 @@ def open_backend(flags: dict[str, object], on_event: OnEvent) -> Backend:
     try:
         conversations = Conversations(database)
         conversations.mark_interrupted()
-        engine = EngineThread(conversations, on_event, settings=settings, paths=paths)
+        memory = ChatMemory(database, conversations, paths, settings.memory, on_event)
+        engine = EngineThread(conversations, on_event, settings=settings, paths=paths, memory=memory)
         engine.start()
     except BaseException:
         database.close()
         raise
-    return Backend(paths, settings, conversations, engine, model, database.close)
+    return Backend(paths, settings, conversations, engine, model, database.close, memory)

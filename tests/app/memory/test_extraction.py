@@ -96,12 +96,13 @@ def test_the_worker_waits_for_the_answer_and_goes_on_after_it(
     found: list[str] = []
     worker: MemoryWorker
 
-    def written(outcome: Outcome) -> None:
-        found.append(outcome.check.claim.slot)
+    def written(conversation_id: str, outcomes: list[Outcome]) -> None:
+        assert conversation_id == message.conversation_id
+        found.extend(outcome.check.claim.slot for outcome in outcomes)
         if len(found) == 1:
             worker.answer_started()
 
-    worker = MemoryWorker(keeper, conversations, on_outcome=written)
+    worker = MemoryWorker(keeper, conversations, on_outcomes=written)
     try:
         worker.answer_ended(message.conversation_id)
         assert not worker.wait(0.3)
@@ -143,7 +144,7 @@ def test_a_question_keeps_the_memories_it_was_asked_with(
     assert (as_read(again, keeper.memories), nothing) == (first, None)
     assert first.startswith("<remembered>")
     assert first.endswith("</remembered>\n\nWhere do I live?")
-    keeper.forget(question.record[RECORD][0])
+    keeper.forget(question.record[RECORD]["ids"][0])
     assert as_read(again, keeper.memories) == "Where do I live?"
 
 
@@ -172,6 +173,9 @@ class Letters:
     name = "letters"
     calls = 0
 
+    def reads(self, text: str) -> bool:
+        return text.isascii()
+
     def vectors(self, texts: Sequence[str]) -> np.ndarray | None:
         self.calls += len(texts)
         made = np.array([[text.lower().count(chr(97 + i)) for i in range(26)] for text in texts], np.float32)
@@ -185,6 +189,7 @@ def test_the_nearest_by_meaning_and_vectors_made_once(database: Database) -> Non
     keeper.add("I like opera")
     ids = [memory.id for memory in keeper.memories.list()]
     search = VectorSearch(database, embedder)
+    search.fill(ids)
 
     (first, cosine), *_ = search.nearest("zebra zebra", ids, 1)
     assert keeper.memories.get(first).text == "I like zebras"

@@ -118,7 +118,7 @@ def test_recalled_text_is_not_stored_again(keeper: Keeper, say: Say) -> None:
     found = recall(keeper.memories, "What do I like?", 200, words)
     before = keeper.memories.list()
 
-    remember_message(keeper, say(with_memories("Thanks!", keeper.memories, found.ids)))
+    remember_message(keeper, say(with_memories("Thanks!", keeper.memories, found.document())))
 
     assert keeper.memories.list() == before
     assert len(keeper.memories.evidence(before[0].id)) == 1
