@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from octavo.app.memory.check import Check
 from octavo.app.memory.claims import Claim
+from octavo.app.memory.fence import without_fences
 from octavo.app.memory.keeper import Keeper, Outcome, forget_keys, quote_key
 from octavo.app.memory.normalise import Statement, statements
-from octavo.app.memory.recall import without_fences
 
 if TYPE_CHECKING:
     from octavo.storage.records import StoredMessage

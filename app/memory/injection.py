@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from octavo.app.memory.recall import RECORD, Recall, recall, with_memories
+from octavo.app.memory.fence import with_memories
+from octavo.app.memory.recall import RECORD, Recall, recall
 from octavo.app.memory.rolling import blocks_of
 from octavo.app.memory.summary import render
 

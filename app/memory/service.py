@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from octavo.app.errors import AppError
 from octavo.app.memory import injection
 from octavo.app.memory.background import MemoryWorker
+from octavo.app.memory.fence import used_of
 from octavo.app.memory.keeper import Keeper, Outcome
 from octavo.app.memory.meaning import Meaning
 from octavo.app.memory.models import find_judge
-from octavo.app.memory.recall import RECORD, used_of
+from octavo.app.memory.recall import RECORD
 from octavo.engine.errors import EngineError
 from octavo.storage.errors import StorageError
 from octavo.storage.summaries import Summaries

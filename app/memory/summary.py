@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from octavo.app.memory.clauses import Piece, plain, sentences
 from octavo.app.memory.extract import own_text, worth_keeping
+from octavo.app.memory.fence import without_fences
 from octavo.app.memory.normalise import statements
-from octavo.app.memory.recall import without_fences
 
 if TYPE_CHECKING:
     from octavo.storage.records import StoredMessage

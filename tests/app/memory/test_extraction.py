@@ -10,6 +10,7 @@ import pytest
 
 from octavo.app.memory.background import MemoryWorker
 from octavo.app.memory.extract import extract, refusal, remember_message
+from octavo.app.memory.fence import block
 from octavo.app.memory.injection import as_read, earlier, recall_for
 from octavo.app.memory.keeper import Keeper, Outcome
 from octavo.app.memory.recall import RECORD, recall
@@ -222,3 +223,36 @@ def test_a_line_without_its_source_is_dropped(text: str, supported: bool) -> Non
 
     assert is_supported(line, sources) is supported
     assert not is_supported(line, {})
+
+
+@pytest.mark.parametrize(
+    ("memory", "question", "concerned"),
+    [
+        ("I'm severely allergic to caffeine", "Can I have an espresso?", "espresso is or contains it"),
+        ("I'm severely allergic to caffeine", "Kann ich einen Espresso haben?", "espresso"),
+        ("I'm severely allergic to caffeine", "我可以喝绿茶吗？", "contains it"),
+        ("I'm allergic to peanuts", "Is a peanut butter sandwich a good lunch?", "peanut butter"),
+        ("I'm severely allergic to caffeine", "Which decaf coffee is good?", ""),
+        ("I'm severely allergic to caffeine", "What is the capital of France?", ""),
+        ("Anna is allergic to caffeine", "Can I have an espresso?", ""),
+    ],
+)
+def test_a_question_about_what_is_to_be_avoided_says_so(
+    keeper: Keeper, memory: str, question: str, concerned: str
+) -> None:
+    (outcome,) = keeper.add(memory)
+    assert outcome.memory is not None
+    found = recall(keeper.memories, question, 400, words)
+    note = found.document()["notes"].get(outcome.memory.id, "")
+    assert concerned in note
+    assert bool(note) == bool(concerned)
+    assert block(keeper.memories, found.document()).count(note) >= 1
+
+
+def test_health_stands_first_under_a_heading_of_its_own(keeper: Keeper) -> None:
+    keeper.add("I like sailing")
+    keeper.add("I'm allergic to nuts")
+    found = recall(keeper.memories, "Where can I go sailing?", 400, words)
+    text = block(keeper.memories, found.document())
+
+    assert text.index("Health and safety") < text.index("nuts") < text.index("Other facts") < text.index("sailing")

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from datetime import date, timedelta
 
 from octavo.app.memory.extract import remember_message
+from octavo.app.memory.fence import with_memories
 from octavo.app.memory.keeper import Keeper
-from octavo.app.memory.recall import FLOOR, recall, strength, with_memories
+from octavo.app.memory.recall import FLOOR, recall, strength
 from octavo.app.memory.summary import render, summarise
 from octavo.storage.records import StoredMessage
 
