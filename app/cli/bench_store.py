@@ -111,7 +111,7 @@ class _Bench:
         from octavo.storage.pagestore.aligned_io import AlignedBuffer
 
         space, layers = self._space, self._space.shape.num_layers
-        total, records = self.num_pages * self.page_bytes, self.num_pages * layers * space.shape.stride
+        total, records = self.num_pages * self.page_bytes, self.num_pages * (self.page_bytes - space.shape.header_bytes)
 
         def write() -> None:
             for begin in range(0, self.num_pages, _BATCH_PAGES):

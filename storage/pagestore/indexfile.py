@@ -8,7 +8,7 @@ from pathlib import Path
 
 from octavo.storage.connection import beside
 
-VERSION = 1
+VERSION = 2  # goes up with that of records.py, too: places depend on how large a page is
 SUFFIXES = ("", "-wal", "-shm")
 PAGE_BYTES = 4096
 SCHEMA = (

@@ -58,7 +58,7 @@ def check_page(page: NewPage, space: SpaceKey) -> None:
     shape = space.shape
     if len(page.identity) != HASH_BYTES or len(page.parent) != HASH_BYTES:
         raise ValueError(f"identity and parent of a page are {HASH_BYTES} bytes")
-    if memoryview(page.data).nbytes != shape.num_layers * shape.record_bytes:
+    if memoryview(page.data).nbytes != shape.body_bytes:
         raise ValueError(f"the data of a page is {shape.num_layers} x {shape.record_bytes} bytes")
     if len(page.token_ids) != shape.page_size or page.origin not in ORIGINS:
         raise ValueError(f"a page has {shape.page_size} token ids, and its origin is one of {ORIGINS}")
@@ -69,11 +69,9 @@ def check_page(page: NewPage, space: SpaceKey) -> None:
 def lay_page(space: SpaceKey, placed: Placed, out: NDArray[np.uint8]) -> PageHeader:
     """Lay a page out in `out`, uint8 [page_bytes], and return its header."""
     shape, page = space.shape, placed.page
-    records = out[shape.header_bytes :].reshape(shape.num_layers, shape.stride)
-    data = np.frombuffer(memoryview(page.data).cast("B"), dtype=np.uint8)
-    records[:, : shape.record_bytes] = data.reshape(shape.num_layers, shape.record_bytes)
-    records[:, shape.record_bytes :] = 0
-    body, seed = out.data[shape.header_bytes :], record_seed(page.identity, placed.epoch)
+    body = out[shape.header_bytes :]
+    body[: shape.body_bytes] = np.frombuffer(memoryview(page.data).cast("B"), dtype=np.uint8)
+    body[shape.body_bytes :] = 0
     header = PageHeader(
         epoch=placed.epoch,
         bytes_written=placed.bytes_written,
@@ -85,7 +83,7 @@ def lay_page(space: SpaceKey, placed: Placed, out: NDArray[np.uint8]) -> PageHea
         parent=page.parent,
         owner=page.owner,
         packed_tokens=placed.packed_tokens,
-        packed_checksums=page_checksums(body, seed, shape),
+        packed_checksums=page_checksums(body.data, record_seed(page.identity, placed.epoch), shape),
         shape=shape,
     )
     lay_header(header, out)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from octavo.storage.pagestore.aligned_io import UNIT, AlignedBuffer
+from octavo.storage.pagestore.aligned_io import UNIT, AlignedBuffer, units
 from octavo.storage.pagestore.core import Core
 from octavo.storage.pagestore.errors import is_passing, why_not
 from octavo.storage.pagestore.index import StoredPage
@@ -40,6 +40,7 @@ class _Piece:
     out: memoryview
     start: int = 0  # first unit in the segment
     end: int = 0
+    offset: int = 0  # in the first unit
 
     def __post_init__(self) -> None:
         self.locate(self.page)
@@ -47,8 +48,9 @@ class _Piece:
     def locate(self, page: StoredPage) -> None:
         """The piece is where `page` says it is."""
         self.page = page
-        self.start = page.place.start + (self.shape.header_bytes + self.first_layer * self.shape.stride) // UNIT
-        self.end = self.start + self.num_layers * self.shape.stride // UNIT
+        first = page.place.start * UNIT + self.shape.header_bytes + self.first_layer * self.shape.record_bytes
+        self.start, self.offset = divmod(first, UNIT)
+        self.end = self.start + units(self.offset + len(self.out))
 
 
 class _Batch:
@@ -137,7 +139,7 @@ class PageReader:
 
     def _load(self, batch: _Batch, job: list[_Piece], buffer: AlignedBuffer) -> _Loaded:
         begin = job[0].start
-        num_bytes = (job[-1].end - begin) * UNIT
+        num_bytes = (_end_of(job) - begin) * UNIT
         failed = True
         try:
             if len(buffer) < num_bytes:
@@ -209,10 +211,11 @@ def _joined(pieces: Sequence[_Piece]) -> Iterator[list[_Piece]]:
     run: list[_Piece] = []
     for piece in sorted(pieces, key=lambda piece: (piece.page.place.segment, piece.start)):
         if run:
-            gap = piece.start - run[-1].end
+            # Neighbouring layers share a unit.
+            near = piece.start - _end_of(run) <= _GAP_UNITS
             same = piece.page.place.segment == run[0].page.place.segment
             short = (piece.end - run[0].start) * UNIT <= RUN_BYTES
-            if not (same and short and 0 <= gap <= _GAP_UNITS):
+            if not (same and short and near):
                 yield run
                 run = []
         run.append(piece)
@@ -220,14 +223,18 @@ def _joined(pieces: Sequence[_Piece]) -> Iterator[list[_Piece]]:
         yield run
 
 
+def _end_of(job: Sequence[_Piece]) -> int:
+    """The unit after the last that a job reads."""
+    return max(piece.end for piece in job)
+
+
 def _deliver(piece: _Piece, buffer: AlignedBuffer, at: int) -> str | None:
-    """Check the records of a piece at byte `at` of the buffer, and copy them out if all are what was written."""
-    end = at + piece.num_layers * piece.shape.stride
-    problem = _damage(piece, buffer.view[at:end])
+    """Check the records of a piece, whose first unit is at byte `at`, and copy them out if all are what was written."""
+    begin = at + piece.offset
+    end = begin + len(piece.out)
+    problem = _damage(piece, buffer.view[begin:end])
     if problem is None:
-        records = buffer.array[at:end].reshape(piece.num_layers, piece.shape.stride)
-        out = np.frombuffer(piece.out, dtype=np.uint8).reshape(piece.num_layers, piece.shape.record_bytes)
-        out[:] = records[:, : piece.shape.record_bytes]
+        np.frombuffer(piece.out, dtype=np.uint8)[:] = buffer.array[begin:end]
     return problem
 
 

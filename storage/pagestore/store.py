@@ -45,12 +45,23 @@ class StoreStats:
     problems: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class StoreUsage:
+    """What is cheap to know of a store at any time, in bytes; `written` and `read` since it was opened."""
+
+    bytes_on_disk: int
+    cap: int | None
+    written: int
+    read: int
+
+
 class Store:
     """An open page store. Any thread may call any method."""
 
     def __init__(self, core: Core, lock: WriterLock | None) -> None:
         """`open_store` makes these."""
         self._session = Session(core, lock)
+        self._written_before = core.totals["bytes_written"]
 
     @property
     def writable(self) -> bool:
@@ -136,6 +147,21 @@ class Store:
             evicted=totals["evicted"],
             problems=problems,
         )
+
+    def usage(self) -> StoreUsage:
+        """Sizes without counting pages. Raises PageStoreError if the index cannot be read."""
+        core = self._session.core
+        try:
+            units = (
+                core.extents.num_units
+                if core.writable
+                else core.index.look("SELECT coalesce(sum(units), 0) FROM segments")[0][0]
+            )
+        except sqlite3.Error as error:
+            raise opening.told(core.folder, error) from error
+        with core.noting:
+            written, read = core.totals["bytes_written"] - self._written_before, core.totals["bytes_read"]
+        return StoreUsage(units * UNIT + core.index.num_bytes, core.cap, written, read)
 
     def close(self) -> None:
         """Finish the reads, flush, and give back the right to write; a second call does nothing."""

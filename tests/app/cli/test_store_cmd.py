@@ -13,7 +13,7 @@ from octavo.storage.pages import open_store
 from octavo.storage.paths import Paths
 
 ROOT = hashlib.sha256(b"a model").digest()
-PAGE_BYTES = 3 * 4096
+PAGE_BYTES = 2 * 4096
 
 
 @dataclass(frozen=True)

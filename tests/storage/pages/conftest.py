@@ -34,12 +34,12 @@ class Page:
 
 @dataclass
 class Kit:
-    """What the tests share. One store is open at a time; its pages have 3 layers of 704 bytes, in 16 KiB."""
+    """What the tests share. One store is open at a time; its pages have 3 layers of 4000 bytes, in 16 KiB."""
 
     folder: Path
     root: bytes = hashlib.sha256(b"a model").digest()
     layers: int = 3
-    record: int = 704
+    record: int = 4000
     page_bytes: int = 4 * 4096
     opened: list[Store] = field(default_factory=list)
 

@@ -75,7 +75,7 @@ def test_no_part_of_a_header_is_parsed(header: PageHeader, data: st.DataObject) 
 @settings(max_examples=300)
 @given(st.binary(max_size=400), st.booleans())
 def test_no_bytes_make_the_parser_fail(data: bytes, with_magic: bool) -> None:
-    data = MAGIC + b"\x01\x00\x00\x00" + data if with_magic else data
+    data = MAGIC + b"\x02\x00\x00\x00" + data if with_magic else data
 
     assert parse_header(data) is None
     assert 0 <= header_length(data) <= 2**20
@@ -84,7 +84,7 @@ def test_no_bytes_make_the_parser_fail(data: bytes, with_magic: bool) -> None:
 @given(HASH, HASH, U64, st.binary(min_size=1, max_size=200))
 def test_a_checksum_is_of_one_page_one_time_and_one_layer(one: bytes, other: bytes, epoch: int, data: bytes) -> None:
     shape = Shape(2, len(data), 1, "{}")
-    laid_out = memoryview(data.ljust(shape.stride, b"\0") * 2)
+    laid_out = memoryview(data * 2)
     checksums = {
         checksum
         for identity in {one, other}
@@ -110,5 +110,5 @@ def test_a_token_that_does_not_fit_is_an_error_not_another_token(number: int) ->
 def test_sizes_are_whole_units() -> None:
     shape = Shape(24, 7168, 32, "{}")
 
-    assert (shape.header_bytes, shape.stride, shape.page_bytes, shape.page_units) == (4096, 8192, 200_704, 49)
+    assert (shape.header_bytes, shape.body_bytes, shape.page_bytes, shape.page_units) == (4096, 172_032, 176_128, 43)
     assert replace(shape, num_layers=500).header_bytes == 8192

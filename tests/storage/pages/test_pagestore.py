@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import random
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -43,6 +44,26 @@ def test_single_layers_are_read_in_any_order(kit: Any) -> None:
 
     for (number, layer), out in zip(wanted, buffers, strict=True):
         assert bytes(out) == pages[number].data[layer * kit.record : (layer + 1) * kit.record]
+
+
+@pytest.mark.parametrize("record", [64, 704, 4096, 7168])
+def test_any_layers_are_read_together_wherever_their_units_begin(kit: Any, record: int) -> None:
+    """Records lie side by side: neighbours share units, and a read of some layers begins inside one."""
+    kit.layers, kit.record = 9, record
+    space, pages = kit.space(), kit.chain(0, 4)
+    space.write(pages)
+    found = space.find([page.identity for page in pages])
+    ranges = [(first, end) for first in range(9) for end in range(first + 1, 10)]
+    wanted = [(page, stored, *layers) for page, stored in zip(pages, found, strict=True) for layers in ranges]
+    random.Random(record).shuffle(wanted)
+    outs = [bytearray((end - first) * record) for _, _, first, end in wanted]
+
+    reads = [
+        (stored, first, end - first, memoryview(out)) for (_, stored, first, end), out in zip(wanted, outs, strict=True)
+    ]
+    assert space.read(reads) == [None] * len(wanted)
+
+    assert outs == [page.data[first * record : end * record] for page, _, first, end in wanted]
 
 
 def test_nothing_to_read_is_read_at_once(kit: Any) -> None:
@@ -132,7 +153,7 @@ def test_a_read_of_layers_that_are_not_there_is_a_fault_of_the_caller(kit: Any) 
 
     with pytest.raises(ValueError, match="3 layers"):
         space.read([(found, 2, 2, memoryview(bytearray(2 * kit.record)))])
-    with pytest.raises(ValueError, match="1 x 704 bytes"):
+    with pytest.raises(ValueError, match="1 x 4000 bytes"):
         space.read([(found, 2, 1, memoryview(bytearray(3)))])
 
 

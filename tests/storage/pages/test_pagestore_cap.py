@@ -129,7 +129,7 @@ def test_a_page_larger_than_the_cap_is_refused_and_drops_nothing(kit: Any) -> No
 
     assert huge.write([kit.page(1)]) == [f"A page needs more than the page store's limit of {CAP:,} bytes."]
 
-    kit.layers, kit.record = 3, 704
+    kit.layers, kit.record = 3, 4000
     assert kit.kept(space, pages) == [True] * 20
 
 

@@ -176,7 +176,7 @@ def test_a_flipped_bit_is_a_miss(kit: Any, layer: int) -> None:
     kit.space().write(pages)
     kit.close()
     with kit.segments()[0].open("r+b") as file:
-        file.seek(kit.page_bytes + 4096 * (1 + layer) + 333)
+        file.seek(kit.page_bytes + 4096 + 4000 * layer + 333)
         byte = file.read(1)[0]
         file.seek(-1, os.SEEK_CUR)
         file.write(bytes([byte ^ 16]))

@@ -64,7 +64,7 @@ def test_damaged_pages_are_not_taken_up(kit: Any) -> None:
         file.seek(2 * kit.page_bytes + 100)  # a header
         file.write(b"\xff")
         file.seek(5 * kit.page_bytes + 4096)  # a layer
-        file.write(bytes(704))
+        file.write(bytes(4000))
     kit.lose_index_after_closing()
 
     space = kit.space()
