@@ -183,8 +183,10 @@ def conflicts(show_all: bool, as_json: bool) -> None:
 @_JSON
 def resolve(conflict: str, keep: str, as_json: bool) -> None:
     """Decide a conflict: keep the old memory, the new one, or both."""
+    from octavo.app.memory.deciding import decide
+
     with _keeper(write=True, nli="off") as keeper:
-        line = keeper.resolve(conflict, keep)
+        line = decide(keeper, conflict, keep)
     if as_json:
         echo_json(line_document(line))
     else:

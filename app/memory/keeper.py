@@ -11,6 +11,7 @@ from octavo.app.errors import AppError
 from octavo.app.memory.candidates import Nearest
 from octavo.app.memory.check import Check, Judge, Met, check_claim
 from octavo.app.memory.claims import Claim
+from octavo.app.memory.deciding import close
 from octavo.app.memory.exposure import reach
 from octavo.app.memory.normalise import Statement, statements
 from octavo.app.memory.verdicts import SUPERSEDING, gravest
@@ -104,27 +105,6 @@ class Keeper:
         """Undo a line of the log, by default the newest. Raises StorageError if it cannot be undone."""
         return self.log.undo(seq)
 
-    def resolve(self, conflict_id: str, keep: str) -> Correction:
-        """Decide an open conflict: keep "old", "new" or "both". Raises AppError or StorageError."""
-        with self._database.atomic():
-            conflict = next((c for c in self.memories.conflicts() if c.id.startswith(conflict_id)), None)
-            if conflict is None or keep not in ("old", "new", "both"):
-                raise AppError(f"There is no conflict {conflict_id}; `octavo memory conflicts` shows their ids.")
-            changes = [self.memories.settle(conflict.id, f"kept {keep}")]
-            lost = {"old": conflict.new_id, "new": conflict.old_id}.get(keep)
-            if lost is not None:
-                changes.append(self.memories.pin(lost, False))
-                changes.append(self._close(lost, date.today()))
-            return self.log.write(
-                "resolve",
-                old_id=conflict.old_id,
-                new_id=conflict.new_id,
-                reason=f"The person kept {keep}: {conflict.reason}",
-                checked_by=conflict.checked_by,
-                evidence="",
-                changes=changes,
-            )
-
     def _check(self, claim: Claim, statement: Statement, today: date) -> Check:
         implied = [other for other in statement.claims if other.is_implied]
         return check_claim(
@@ -155,7 +135,7 @@ class Keeper:
         self.memories.add_evidence(Evidence(memory.id, message_id, statement.quote, said.isoformat()))
         changes: list[dict[str, Any]] = [{"memory": memory.id, "before": None}]
         replaced = [met for met in check.with_verdict(*SUPERSEDING) if met not in older]
-        changes += [self._close(met.memory.id, claim.time.start or said.date()) for met in replaced]
+        changes += [close(self.memories, met.memory.id, claim.time.start or said.date()) for met in replaced]
         for met in check.met:
             if met.finding.verdict == "tension" or (met in replaced and met.finding.confirm):
                 changes += self._alarm(met, memory)
@@ -211,11 +191,6 @@ class Keeper:
         if met.finding.verdict == "tension":
             changes.append(self.memories.pin(met.memory.id, True))
         return changes
-
-    def _close(self, memory_id: str, day: date) -> dict[str, Any]:
-        memory = self.memories.get(memory_id)
-        start = memory.valid_from
-        return self.memories.believe(memory_id, min(start, day.isoformat()) if start else None, day.isoformat())
 
     def _line(
         self, check: Check, memory: Memory, quote: str, changes: Sequence[dict[str, Any]], older: Sequence[Met]
