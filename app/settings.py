@@ -123,8 +123,13 @@ class Settings(BaseSettings):
     quantization: Literal["auto", "nf4", "int8", "int4", "none"] = Field(
         default="auto", description='"auto", "nf4", "int8", "int4" or "none"'
     )
+    idle_minutes: int = Field(
+        default=5, ge=1, le=100_000, description="minutes after which a conversation that is not open leaves the device"
+    )
     system: str = Field(default="", description="the text of the system prompt")
     memory: Literal["auto", "manual", "off"] = Field(default="auto", description='"auto", "manual" or "off"')
+    embedder: str = Field(default="", description='a folder or hub name of a sentence embedder, "default" or "off"')
+    nli: str = Field(default="", description="a folder with an NLI model, which checks citations")
     generation: GenerationSettings = Field(default_factory=GenerationSettings, description="the table [generation]")
 
     _sources: Mapping[str, str] = PrivateAttr(default_factory=dict)

@@ -24,7 +24,7 @@ from octavo.storage.pagestore.index import StoredPage
 from octavo.storage.pagestore.laying import NewPage
 from octavo.storage.pagestore.opening import PageStoreMissingError
 from octavo.storage.pagestore.space import Space
-from octavo.storage.pagestore.store import Store, StoreStats
+from octavo.storage.pagestore.store import Store, StoreStats, StoreUsage
 from octavo.storage.pagestore.verifying import VerifyReport
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "Space",
     "Store",
     "StoreStats",
+    "StoreUsage",
     "StoredPage",
     "VerifyReport",
     "open_store",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from octavo.app.settings import Settings
     from octavo.engine.config import GenerationPolicy
     from octavo.engine.engine import Engine
-    from octavo.engine.events import AnswerMetrics, FinishReason
+    from octavo.engine.events import AnswerMetrics, FinishReason, PagesRead
     from octavo.engine.kv.store import PageStore
     from octavo.engine.tokenizer import Message, Tokenizer
     from octavo.storage.pages import Store
@@ -40,6 +40,7 @@ class Answer:
     metrics: AnswerMetrics
     policy: GenerationPolicy
     error: str | None
+    pages: PagesRead | None = None
 
     def as_json(self, model: str) -> dict[str, Any]:
         """The answer as the plain document `octavo ask --json` prints."""
@@ -68,6 +69,7 @@ class Answer:
                     "ttft_s",
                     "itl_p50_ms",
                     "itl_p95_ms",
+                    "itl_p99_ms",
                     "tokens_per_s",
                     "e2e_s",
                 )
@@ -75,6 +77,8 @@ class Answer:
             "policy": {**asdict(self.policy), "stop": list(self.policy.stop)},
             "finish_reason": self.finish_reason,
         }
+        if self.pages is not None:
+            document["pages"] = asdict(self.pages)
         if self.error is not None:
             document["error"] = self.error
         return document
@@ -172,6 +176,7 @@ class Assistant:
                             event.metrics,
                             event.policy,
                             event.error,
+                            event.pages,
                         )
                         return
         finally:

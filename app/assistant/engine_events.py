@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import traceback
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from octavo.app.assistant.chat import ChatEvent
 from octavo.app.assistant.forgetting import Forgotten
+from octavo.app.assistant.watch import PagesShown
+from octavo.app.errors import AppError
+from octavo.engine.errors import EngineError
+from octavo.storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from octavo.app.models.resolve import ResolvedModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +101,24 @@ class EngineCrashed:
     traceback: str
 
 
+def failure(error: Exception) -> TurnFailed | EngineCrashed:
+    """What an error that ended a command comes to: a sentence of ours, or a crash."""
+    if isinstance(error, (AppError, EngineError, StorageError)):
+        return TurnFailed(str(error))
+    return EngineCrashed(f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error)))
+
+
+def missing(model: ResolvedModel) -> str:
+    """The sentence for a model of the catalogue that is not here."""
+    from octavo.app.models.text import human_size
+
+    assert model.entry is not None
+    return (
+        f"{model.entry.name} ({human_size(model.entry.size)}) is not on this machine yet; fetch it with "
+        f"`octavo models pull {model.entry.id}`, or choose another model."
+    )
+
+
 EngineEvent = (
     ChatEvent
     | ModelLoading
@@ -101,6 +127,7 @@ EngineEvent = (
     | Status
     | ProblemsFound
     | PagesForgotten
+    | PagesShown
     | TurnFailed
     | EngineCrashed
 )

@@ -9,27 +9,27 @@ from __future__ import annotations
 import gc
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from octavo.app.assistant.assistant import open_model
 from octavo.app.assistant.chat import LEAF, Chat, ChatEvent, UserSaved, question_of, save_edit, save_question
-from octavo.app.assistant.engine_commands import AnswerQuestion, Ask, ForgetPages, LoadModel
+from octavo.app.assistant.engine_commands import AnswerQuestion, Ask, Attend, ForgetPages, LoadModel, is_joined
 from octavo.app.assistant.engine_events import (
-    EngineCrashed,
     EngineEvent,
     ModelFailed,
     ModelLoading,
     ModelReady,
     PagesForgotten,
     ProblemsFound,
-    TurnFailed,
+    failure,
+    missing,
 )
 from octavo.app.assistant.forgetting import forget, noted, store_problems
 from octavo.app.assistant.gauge import Gauge
+from octavo.app.assistant.watch import Watch
 from octavo.app.errors import AppError
 from octavo.engine.errors import EngineError
 from octavo.storage.errors import StorageError
@@ -72,12 +72,14 @@ class EngineThread:
         self._open = load or open_model
         self._memory = memory
         self._intake: SimpleQueue[LoadModel | Ask | ForgetPages | None] = SimpleQueue()
-        self._work: SimpleQueue[LoadModel | AnswerQuestion | ForgetPages | None] = SimpleQueue()
+        self._work: SimpleQueue[LoadModel | AnswerQuestion | ForgetPages | Attend | None] = SimpleQueue()
         self._unwanted: SimpleQueue[str] = SimpleQueue()
         self._told: set[str] = set()  # problems
         self._asked: set[Ask] = set()
         self._lock = threading.Lock()
         self._closing = threading.Event()
+        self._is_nudged = threading.Event()
+        self.watch = Watch(on_event, self._nudge, idle_s=60.0 * settings.idle_minutes)
         self._threads = [
             threading.Thread(target=self._save_questions, name="octavo-intake", daemon=True),
             threading.Thread(target=self._run, name="octavo-engine", daemon=True),
@@ -157,10 +159,14 @@ class EngineThread:
     def _run(self) -> None:
         """The second thread: everything that touches torch."""
         self._forget_noted()
-        while (command := self._work.get()) is not None:
+        while (command := self._next()) is not None:
             if self._closing.is_set():
                 continue
             try:
+                if isinstance(command, Attend):
+                    self._is_nudged.clear()
+                    self.watch.attend(self._chat, idle=True)
+                    continue
                 if isinstance(command, LoadModel):
                     self._load(command.model)
                 elif isinstance(command, AnswerQuestion):
@@ -172,15 +178,30 @@ class EngineThread:
             with suppress(Exception):
                 self._emit(self._gauge.status(self._assistant, busy=False))
                 self._tell_problems(self._assistant.take_problems() if self._assistant else ())
+                self.watch.attend(self._chat, idle=True)
         self._let_go()
         self._forget_noted()
+
+    def _next(self) -> LoadModel | AnswerQuestion | ForgetPages | Attend | None:
+        """The next command, or what is due when none comes for a while."""
+        try:
+            return self._work.get(timeout=self.watch.patience(self._chat))
+        except Empty:
+            return Attend()
+
+    def _nudge(self) -> None:
+        """Let the thread attend to what was asked of `watch`, if it has nothing else to do."""
+        if not self._is_nudged.is_set():
+            self._is_nudged.set()
+            self._work.put(Attend())
 
     def _answer(self, command: AnswerQuestion) -> None:
         try:
             if self._chat is None:
                 self._load(self._model)
-            if self._chat is None or self._is_joined(command):
+            if self._chat is None or is_joined(self._conversations, command):
                 return
+            self.watch.asked(command.question.conversation_id)
             events = self._chat.answer(command.question, is_cancelled=lambda: self._between_steps(command.ask))
             with closing(events):
                 for event in events:
@@ -212,6 +233,7 @@ class EngineThread:
     def _between_steps(self, ask: Ask) -> bool:
         """What is done while an answer runs, once a step of its engine; true if the answer is to end."""
         self._forget_unwanted()
+        self.watch.attend(self._chat)
         return ask.cancelled.is_set()
 
     def _forget_unwanted(self) -> None:
@@ -226,13 +248,6 @@ class EngineThread:
             with suppress(Exception):
                 self._emit(PagesForgotten(conversation_id, result))
 
-    def _is_joined(self, command: AnswerQuestion) -> bool:
-        """True if another question was sent below a new one that nobody has answered yet."""
-        question = command.question
-        path = self._conversations.path(question.conversation_id)
-        places = [place for place, message in enumerate(path[:-1]) if message.id == question.id]
-        return command.ask.is_new and any(path[place + 1].role == "user" for place in places)
-
     def _load(self, model: str | None) -> None:
         from octavo.app.models.resolve import resolve_model
 
@@ -245,7 +260,7 @@ class EngineThread:
             found = resolve_model(model, self._settings, self._paths)
             name = found.name
             if not found.present and found.entry is not None:
-                self._emit(ModelFailed(name, _missing(found), "missing", found.entry.id))
+                self._emit(ModelFailed(name, missing(found), "missing", found.entry.id))
                 return
             self._emit(ModelLoading(name))
             assistant = self._open(found, self._settings, self._paths)
@@ -268,6 +283,7 @@ class EngineThread:
     def _let_go(self) -> None:
         """Close the model that is loaded, if there is one; its pages are written down, so this may take a moment."""
         assistant, self._chat, self._gauge = self._assistant, None, Gauge()
+        self.watch.let_go()
         if assistant is not None:
             with suppress(Exception):
                 assistant.close()
@@ -280,19 +296,5 @@ class EngineThread:
 
     def _report(self, error: Exception) -> None:
         """Tell of an error that ended a command; the thread goes on, even if nobody can be told."""
-        if isinstance(error, (AppError, EngineError, StorageError)):
-            event: EngineEvent = TurnFailed(str(error))
-        else:
-            event = EngineCrashed(f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error)))
         with suppress(Exception):
-            self._emit(event)
-
-
-def _missing(model: ResolvedModel) -> str:
-    from octavo.app.models.text import human_size
-
-    assert model.entry is not None
-    return (
-        f"{model.entry.name} ({human_size(model.entry.size)}) is not on this machine yet; fetch it with "
-        f"`octavo models pull {model.entry.id}`, or choose another model."
-    )
+            self._emit(failure(error))

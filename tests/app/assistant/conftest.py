@@ -62,9 +62,12 @@ class FakeEngine:
     problems: list[str] = field(default_factory=list)
     forgotten: list[str] = field(default_factory=list)
     forget_error: Exception | None = None
+    rested: list[set[str]] = field(default_factory=list)
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
-        self.cache = SimpleNamespace(nbytes=1280, used_bytes=1000, tiers=SimpleNamespace(host=None))
+        tiers = SimpleNamespace(host=None, is_writing=False, collect=lambda: None)
+        self.cache = SimpleNamespace(nbytes=1280, used_bytes=1000, tiers=tiers, rest=self.rested.append)
         self._pages: set[tuple[int, ...]] = set()
         self._running: tuple[int, GenerationPolicy] | None = None
         self._written: list[int] = []

@@ -96,6 +96,7 @@ def test_json_is_one_document_with_every_figure(fake: FakeAssistant) -> None:
         "ttft_s",
         "itl_p50_ms",
         "itl_p95_ms",
+        "itl_p99_ms",
         "tokens_per_s",
         "e2e_s",
     }
