@@ -67,8 +67,8 @@ def test_verify_tells_damage_and_gc_removes_it(octavo: Callable[..., Any], folde
     document = json.loads(result.out)
     assert (document["num_pages"], document["num_bytes"], document["clean"]) == (5, 5 * PAGE_BYTES, False)
     (problem,) = document["problems"]
-    assert problem.endswith("in segment 1, unit 6: a layer is damaged.")
-    assert "5 pages, 61.4 kB; 1 problem found.\n" in octavo("store", "verify").out
+    assert problem.endswith("in segment 1, unit 4: a layer is damaged.")
+    assert "5 pages, 41.0 kB; 1 problem found.\n" in octavo("store", "verify").out
 
     assert json.loads(octavo("store", "gc", "--json").out) == {"damaged": 1, "freed": 0}
 
