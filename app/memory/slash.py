@@ -18,7 +18,7 @@ def remember(keeper: Keeper, text: str, *, message_id: str = "") -> list[str]:
 
 def memories(keeper: Keeper, words: str = "") -> list[str]:
     """What is remembered and holds today, or of it what the words find."""
-    found = _find(keeper, words)
+    found = find(keeper, words)
     lines = [_line(memory) for memory in found[:_MOST]]
     if len(found) > _MOST:
         lines.append(f"and {len(found) - _MOST} more; give words to look for.")
@@ -27,21 +27,27 @@ def memories(keeper: Keeper, words: str = "") -> list[str]:
 
 def forget(keeper: Keeper, words: str) -> list[str]:
     """Forget the one memory with this id, or that the words find. Raises AppError if that is none, or several."""
+    memory = find_one(keeper, words)
+    keeper.forget(memory.id)
+    return [f"Forgot “{memory.text}”."]
+
+
+def find_one(keeper: Keeper, words: str) -> Memory:
+    """The one memory with this id, or that the words find. Raises AppError if that is none, or several."""
     if not words.strip():
         raise AppError("Say which memory to forget: words of it, or its id from /memories.")
     by_id = [memory for memory in keeper.memories.list() if memory.id.startswith(words.strip().lower())]
-    found = by_id or _find(keeper, words)
+    found = by_id or find(keeper, words)
     if not found:
         raise AppError("Nothing is remembered that these words find.")
     exact = [memory for memory in found if memory.text.casefold().strip(" .") == words.casefold().strip(" .")]
     if len(exact or found) > 1:
         raise AppError("Several memories fit: " + "; ".join(_line(memory) for memory in found[:_MOST]))
-    memory = (exact or found)[0]
-    keeper.forget(memory.id)
-    return [f"Forgot “{memory.text}”."]
+    return (exact or found)[0]
 
 
-def _find(keeper: Keeper, words: str) -> list[Memory]:
+def find(keeper: Keeper, words: str) -> list[Memory]:
+    """What holds today, the newest first, or of it what the words find, the best first."""
     day = today().isoformat()
     if not words.strip():
         return keeper.memories.list(day=day)

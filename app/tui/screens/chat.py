@@ -13,6 +13,7 @@ from textual.widgets import Static, TextArea
 from octavo.app.tui import commands
 from octavo.app.tui.screens.answering import joined
 from octavo.app.tui.screens.commanding import Commanding
+from octavo.app.tui.widgets.alarm_bar import AlarmBar
 from octavo.app.tui.widgets.completions import Completions
 from octavo.app.tui.widgets.entry import Entry
 from octavo.app.tui.widgets.prompt_input import PromptInput
@@ -47,6 +48,8 @@ class ChatScreen(Commanding):
         Binding("f2", "rename", "Rename", show=False),
         Binding("f3", "search", "Search", show=False),
         Binding("f4", "models", "Model", show=False),
+        Binding("f6", "alarms", "Alarms", show=False, priority=True),
+        Binding("f7", "undo_memory", "Undo", show=False, priority=True),
         Binding("ctrl+n", "new", "New", show=False),
         Binding("ctrl+b", "toggle_sidebar", "Conversations", show=False),
         Binding("ctrl+r", "regenerate", "Again", show=False),
@@ -59,6 +62,7 @@ class ChatScreen(Commanding):
             with Vertical(id="main"):
                 yield Transcript(id="transcript")
                 yield WaitingMessages(id="waiting")
+                yield AlarmBar(id="alarm")
                 yield Completions(id="completions")
                 yield Static("", id="mode", markup=False)
                 yield PromptInput(self._history, id="prompt")
@@ -81,6 +85,7 @@ class ChatScreen(Commanding):
         self.status.change(state="Ready", model=backend.model)
         self.spare_pauses()
         self.load_page()
+        self.load_alarms()
         backend.engine.load()
         if self.unsent:
             text, self.unsent = self.unsent, ""
@@ -120,6 +125,10 @@ class ChatScreen(Commanding):
             await self.run_command(event.text)
         else:
             await self.send(event.text)
+
+    @on(AlarmBar.Decided)
+    def _alarm_decided(self, event: AlarmBar.Decided) -> None:
+        self.decide(event.alarm, event.choice)
 
     @on(WaitingMessages.TakeBack)
     def _take_back(self) -> None:

@@ -31,6 +31,7 @@ _MESSAGE_KEYS = (
     ("c", "copy the message, or the code block that has the focus"),
     ("e", "edit your message: the new wording becomes a branch beside it"),
     ("r", "answer again: the new answer becomes a branch"),
+    ("m", "the memories an answer was given with"),
     ("Left / Right", "the branch before, the one after"),
     ("Enter", "fold or unfold a long message of yours"),
 )

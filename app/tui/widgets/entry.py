@@ -33,6 +33,7 @@ class Entry(Vertical, can_focus=True):
         Binding("c", "ask('copy')", show=False),
         Binding("e", "ask('edit')", show=False),
         Binding("r", "ask('regenerate')", show=False),
+        Binding("m", "ask('memories')", show=False),
         Binding("left", "ask('older')", show=False),
         Binding("right", "ask('newer')", show=False),
         Binding("enter,space", "unfold", show=False),
@@ -169,6 +170,8 @@ class _Footer(Static):
     def _actions(self, part: Part) -> list[Content]:
         user = part.message.role == "user"
         actions = [_button("copy", "copy"), _button("edit", "edit") if user else _button("again", "regenerate")]
+        if not user and (number := len((part.message.record.get("memories") or {}).get("ids", ()))):
+            actions.append(_button("1 memory" if number == 1 else f"{number} memories", "memories"))
         if len(part.branches) > 1 and part.message.id in part.branches:
             place = part.branches.index(part.message.id) + 1
             actions += [_button("‹", "older") + Content(f"{place}/{len(part.branches)}") + _button("›", "newer")]
