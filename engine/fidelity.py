@@ -1,4 +1,4 @@
-"""What storing K and V in fewer bits costs: the same text computed with each codec, its predictions compared.
+"""What storing K and V in fewer bits costs, or reading only what matters: the same text computed in several ways.
 
 The text is prefilled as a prompt is, in chunks that read earlier pages as the codec encoded them, and every position is
 scored on the token that follows it. Hidden states are kept, logits are computed in blocks: those of a long text would
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from octavo.engine.config import EngineConfig
+from octavo.engine.config import AttentionConfig, EngineConfig
 from octavo.engine.kernels.dispatch import Kernels, load_kernels
 from octavo.engine.kv.cache import KvCache
 from octavo.engine.model.decoder import Decoder
@@ -27,19 +27,28 @@ if TYPE_CHECKING:
     from octavo.engine.config import ComputeDtype, KvCodec
     from octavo.engine.weights.checkpoint import Checkpoint
 
-REFERENCE: KvCodec = "bf16"
+DEFAULT_ATTENTION = AttentionConfig()
 _BLOCK = 128  # positions whose logits exist at a time
 
 
 @dataclass(frozen=True, slots=True)
-class CodecFidelity:
-    """How close one codec comes to bf16 K and V over `positions` predictions.
+class Variant:
+    """One way to compute a text: how K and V are stored, and what is read of them; by default everything."""
 
-    `kl` and `kl_p99` are the mean and the 99th percentile of KL(bf16 || codec) in nats; `top1` is the share of
+    name: str
+    codec: KvCodec = "bf16"
+    attention: AttentionConfig = DEFAULT_ATTENTION
+
+
+@dataclass(frozen=True, slots=True)
+class Fidelity:
+    """How close one variant comes to the first over `positions` predictions.
+
+    `kl` and `kl_p99` are the mean and the 99th percentile of KL(first || variant) in nats; `top1` is the share of
     positions where both find the same token the likeliest.
     """
 
-    codec: str
+    name: str
     perplexity: float
     kl: float
     kl_p99: float
@@ -51,44 +60,101 @@ def measure_fidelity(
     checkpoint: Checkpoint,
     texts: Sequence[Sequence[int]],
     first: int,
-    codecs: Sequence[KvCodec],
+    variants: Sequence[Variant],
     *,
     compute_dtype: ComputeDtype = "float32",
     page_size: int = 32,
+    prefill_chunk: int = 512,
     device: str = "cpu",
     done: Callable[[int], None] = lambda count: None,
-) -> list[CodecFidelity]:
-    """Compare `codecs` with bf16, which comes first in the result, on the positions from `first` on of every text.
+) -> list[Fidelity]:
+    """Compare `variants` with the first of them, on the positions from `first` on of every text.
 
-    texts: token ids, each no longer than the model's context. In float32 nothing but the codec differs; bfloat16
+    texts: token ids, each no longer than the model's context. In float32 nothing but the variant differs; bfloat16
     products add a rounding noise that the smallest differences drown in. `done` is told of every text computed.
     """
     kernels = load_kernels(device)
-    names = [REFERENCE, *(codec for codec in codecs if codec != REFERENCE)]
-    scores = {name: _Scores() for name in names}
+    scores = {variant.name: _Scores() for variant in variants}
     count = 0
     for text in texts:
         hidden = {}
-        for name in names:
-            config = _config(checkpoint, name, compute_dtype, page_size, len(text))
-            hidden[name] = _hidden_states(checkpoint, kernels, config, list(text), device)[first:-1]
+        for variant in variants:
+            config = _config(checkpoint, variant, compute_dtype, page_size, prefill_chunk, len(text))
+            hidden[variant.name] = _hidden_states(checkpoint, kernels, config, list(text), device)[first:-1]
             count += 1
             done(count)
         targets = torch.tensor(text[first + 1 :], device=device)
         for name, log_probabilities, reference, expected in _blocks(checkpoint, kernels, hidden, targets):
             scores[name].add(log_probabilities, reference, expected)
-    return [scores[name].result(name) for name in names]
+    return [scores[variant.name].result(variant.name) for variant in variants]
+
+
+@dataclass(frozen=True, slots=True)
+class LengthFidelity:
+    """Perplexity of the same `positions` tokens, read after at most the trained length, and after up to twice it."""
+
+    within: float
+    beyond: float
+    positions: int
+
+
+def measure_past_trained(
+    checkpoint: Checkpoint,
+    text: Sequence[int],
+    *,
+    attention: AttentionConfig = DEFAULT_ATTENTION,
+    compute_dtype: ComputeDtype = "float32",
+    page_size: int = 32,
+    prefill_chunk: int = 512,
+    device: str = "cpu",
+    done: Callable[[int], None] = lambda count: None,
+) -> LengthFidelity:
+    """Score the second half of `text`, twice the trained length, in one go and in parts of the trained length.
+
+    Of each part the second half is scored. Both times it is the same tokens that are predicted: other tokens could be
+    harder.
+    """
+    kernels, trained = load_kernels(device), checkpoint.spec.context_length
+    variant = Variant("", attention=attention)
+    ways: dict[str, list[Tensor]] = {"within": [], "beyond": []}
+    for start in (trained // 2, trained):
+        config = _config(checkpoint, variant, compute_dtype, page_size, prefill_chunk, trained)
+        part = list(text[start : start + trained])
+        ways["within"].append(_hidden_states(checkpoint, kernels, config, part, device)[trained // 2 :])
+        done(start // (trained // 2))
+    config = _config(checkpoint, variant, compute_dtype, page_size, prefill_chunk, 2 * trained)
+    ways["beyond"].append(_hidden_states(checkpoint, kernels, config, list(text), device)[trained:])
+    done(4)
+    hidden = {name: torch.cat(states)[:-1] for name, states in ways.items()}
+    scores = {name: _Scores() for name in ways}
+    targets = torch.tensor(text[trained + 1 :], device=device)
+    for name, log_probabilities, reference, expected in _blocks(checkpoint, kernels, hidden, targets):
+        scores[name].add(log_probabilities, reference, expected)
+    within, beyond = (scores[name].result(name) for name in ("within", "beyond"))
+    return LengthFidelity(within.perplexity, beyond.perplexity, within.positions)
 
 
 def _config(
-    checkpoint: Checkpoint, codec: KvCodec, compute_dtype: ComputeDtype, page_size: int, tokens: int
+    checkpoint: Checkpoint,
+    variant: Variant,
+    compute_dtype: ComputeDtype,
+    page_size: int,
+    prefill_chunk: int,
+    tokens: int,
 ) -> EngineConfig:
     """A pool of just the pages of one text."""
-    run = RunSizes(page_size=page_size, max_sequences=1)
-    pool = kv_bytes(checkpoint.spec, tokens, codec, page_size)
-    tail = tail_bytes(checkpoint.spec, codec, run, has_lower_tier=False)
+    run = RunSizes(page_size=page_size, prefill_chunk=prefill_chunk, max_sequences=1)
+    pool = kv_bytes(checkpoint.spec, tokens, variant.codec, page_size)
+    tail = tail_bytes(checkpoint.spec, variant.codec, run, has_lower_tier=False)
     return EngineConfig(
-        page_size=page_size, kv_bytes=pool + tail, kv_codec=codec, compute_dtype=compute_dtype, max_sequences=1
+        page_size=page_size,
+        prefill_chunk=prefill_chunk,
+        kv_bytes=pool + tail,
+        context=tokens,
+        kv_codec=variant.codec,
+        attention=variant.attention,
+        compute_dtype=compute_dtype,
+        max_sequences=1,
     )
 
 
@@ -114,20 +180,20 @@ def _hidden_states(
 
 @torch.inference_mode()
 def _blocks(
-    checkpoint: Checkpoint, kernels: Kernels, hidden: dict[KvCodec, Tensor], targets: Tensor
-) -> Iterator[tuple[KvCodec, Tensor, Tensor, Tensor]]:
-    """Every codec's log-probabilities of a block of positions, those of the reference, and the tokens that follow."""
-    decoder = Decoder(checkpoint, kernels)
+    checkpoint: Checkpoint, kernels: Kernels, hidden: dict[str, Tensor], targets: Tensor
+) -> Iterator[tuple[str, Tensor, Tensor, Tensor]]:
+    """Every variant's log-probabilities of a block of positions, those of the first, and the tokens that follow."""
+    decoder, first = Decoder(checkpoint, kernels), next(iter(hidden))
     for start in range(0, len(targets), _BLOCK):
         rows = slice(start, start + _BLOCK)
-        reference = torch.log_softmax(decoder.logits(hidden[REFERENCE][rows]), dim=-1)
-        for codec, states in hidden.items():
-            scored = reference if codec == REFERENCE else torch.log_softmax(decoder.logits(states[rows]), dim=-1)
-            yield codec, scored, reference, targets[rows]
+        reference = torch.log_softmax(decoder.logits(hidden[first][rows]), dim=-1)
+        for name, states in hidden.items():
+            scored = reference if name == first else torch.log_softmax(decoder.logits(states[rows]), dim=-1)
+            yield name, scored, reference, targets[rows]
 
 
 class _Scores:
-    """The figures of one codec, position by position."""
+    """The figures of one variant, position by position."""
 
     def __init__(self) -> None:
         self._surprise: list[Tensor] = []
@@ -141,10 +207,10 @@ class _Scores:
         likeliest = log_probabilities.argmax(dim=-1, keepdim=True)
         self._agrees.append(reference.gather(1, likeliest)[:, 0] == reference.amax(dim=-1))
 
-    def result(self, codec: str) -> CodecFidelity:
+    def result(self, name: str) -> Fidelity:
         kl = torch.cat(self._kl)
-        return CodecFidelity(
-            codec,
+        return Fidelity(
+            name,
             math.exp(float(torch.cat(self._surprise).mean())),
             float(kl.mean()),
             float(kl.quantile(0.99)),

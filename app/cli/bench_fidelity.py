@@ -1,4 +1,4 @@
-"""`octavo bench fidelity`: what keeping K and V in fewer bits does to a model's predictions."""
+"""`octavo bench fidelity`: what K and V in fewer bits, and reading only what matters, do to a model's predictions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ import click
 from octavo.app.cli.progress import count_bar
 
 if TYPE_CHECKING:
-    from octavo.engine.fidelity import CodecFidelity
+    from octavo.app.settings import Settings
+    from octavo.engine.fidelity import Fidelity, LengthFidelity, Variant
+    from octavo.engine.weights.checkpoint import Checkpoint
 
 _CODECS = ("k8v8", "k8v4", "k4v4")
 
@@ -36,32 +38,47 @@ _CODECS = ("k8v8", "k8v4", "k4v4")
     show_default=True,
     help="The type of products. bfloat16 adds a noise of its own to every difference.",
 )
+@click.option("--past-trained", is_flag=True, help="Also read twice what the model was trained on.")
 @click.option("--json", "as_json", is_flag=True, help="End with one JSON line.")
-def fidelity(model: str | None, tokens: int, texts: int, codecs: Sequence[str], compute: str, as_json: bool) -> None:
+def fidelity(
+    model: str | None,
+    tokens: int,
+    texts: int,
+    codecs: Sequence[str],
+    compute: str,
+    past_trained: bool,
+    as_json: bool,
+) -> None:
     """Perplexity of each KV codec on the bundled play, and how far its predictions are from those of bf16.
 
-    KL is the mean divergence of the codec's predictions from bf16's, in nats a token; top-1 is how often both find
-    the same token the likeliest.
+    KL is the mean divergence of the predictions from those with bf16 that read everything, in nats a token; top-1 is
+    how often both find the same token the likeliest. The row "sparse" has bf16, and reads only what matters.
     """
-    name, rows = _measure({"model": model}, tokens, texts, codecs, compute)
+    name, rows, length = _measure({"model": model}, tokens, texts, codecs, compute, past_trained)
     click.echo(f"{name}, {texts} x {tokens:,} tokens, {rows[0].positions:,} predictions, {compute}")
-    click.echo(f"{'codec':<6} {'perplexity':>11} {'KL':>9} {'KL p99':>9} {'top-1':>8}")
+    click.echo(f"{'':<6} {'perplexity':>11} {'KL':>9} {'KL p99':>9} {'top-1':>8}")
     for row in rows:
-        click.echo(f"{row.codec:<6} {row.perplexity:>11.3f} {row.kl:>9.5f} {row.kl_p99:>9.4f} {row.top1:>8.2%}")
+        click.echo(f"{row.name:<6} {row.perplexity:>11.3f} {row.kl:>9.5f} {row.kl_p99:>9.4f} {row.top1:>8.2%}")
+    if length is not None:
+        click.echo(
+            f"past the trained length: perplexity {length.beyond:.3f}, of the same {length.positions:,} tokens within "
+            f"it {length.within:.3f}, ratio {length.beyond / length.within:.3f}"
+        )
     if as_json:
-        document = {"model": name, "tokens": tokens, "texts": texts, "compute": compute}
-        click.echo(json.dumps({**document, "rows": [asdict(row) for row in rows]}))
+        *codec_rows, sparse = [asdict(row) for row in rows]
+        document = {"model": name, "tokens": tokens, "texts": texts, "compute": compute, "sparse": sparse}
+        document |= {"past_trained": asdict(length)} if length else {}
+        click.echo(json.dumps({**document, "rows": [{"codec": row.pop("name"), **row} for row in codec_rows]}))
 
 
 def _measure(
-    flags: dict[str, str | None], tokens: int, texts: int, codecs: Sequence[str], compute: Any
-) -> tuple[str, list[CodecFidelity]]:
-    """The model's name, and a row for bf16 and for each codec."""
+    flags: dict[str, str | None], tokens: int, texts: int, codecs: Sequence[str], compute: Any, past_trained: bool
+) -> tuple[str, list[Fidelity], LengthFidelity | None]:
+    """The model's name, a row for bf16 and for every other way, and what is wanted past the trained length."""
     from octavo.app.budgets import choose_device
     from octavo.app.cli.progress import announce, progress_bar
     from octavo.app.models.resolve import ensure_model, resolve_model
     from octavo.app.settings import load_settings
-    from octavo.engine.fidelity import measure_fidelity
     from octavo.engine.tokenizer import Tokenizer
     from octavo.engine.weights.checkpoint import open_checkpoint
     from octavo.storage.paths import Paths
@@ -72,20 +89,46 @@ def _measure(
         ensure_model(model, paths, offline=settings.offline, announce=announce, progress=progress)
     device = choose_device(settings)
     checkpoint = open_checkpoint(model.path, device=device, quantization=settings.quantization)
-    parts = _parts(Tokenizer(checkpoint.tokenizer).encode(_play()), tokens, texts, checkpoint.spec.context_length)
-    total = texts * (len(codecs) + 1)
+    play, context = Tokenizer(checkpoint.tokenizer).encode(_play()), checkpoint.spec.context_length
+    parts = _parts(play, tokens, texts, context)
+    long = _long(play, context) if past_trained else None
+    common = {"compute_dtype": compute, "page_size": settings.page_size, "device": device}
+    return model.name, *_compute(checkpoint, parts, long, _variants(codecs, settings), common)
+
+
+def _compute(
+    checkpoint: Checkpoint,
+    parts: list[list[int]],
+    long: list[int] | None,
+    variants: list[Variant],
+    common: dict[str, Any],
+) -> tuple[list[Fidelity], LengthFidelity | None]:
+    from octavo.engine.fidelity import measure_fidelity, measure_past_trained
+
+    total, length = len(parts) * len(variants), None
     with count_bar("texts computed") as bar:
         rows = measure_fidelity(
-            checkpoint,
-            parts,
-            tokens // 2,
-            list(codecs),  # type: ignore[arg-type]  # click has checked the names
-            compute_dtype=compute,
-            page_size=settings.page_size,
-            device=device,
-            done=lambda count: bar(count, total),
+            checkpoint, parts, len(parts[0]) // 2, variants, done=lambda count: bar(count, total), **common
         )
-    return model.name, rows
+    if long is not None:
+        with count_bar("parts computed") as bar:
+            length = measure_past_trained(checkpoint, long, done=lambda count: bar(count, 4), **common)
+    return rows, length
+
+
+def _variants(codecs: Sequence[str], settings: Settings) -> list[Variant]:
+    """bf16, the codecs, and sparse attention from the first position that it can begin at."""
+    from octavo.engine.config import AttentionConfig
+    from octavo.engine.fidelity import Variant
+
+    sparse = AttentionConfig(
+        dense_limit=settings.page_size,
+        window=settings.window,
+        floor=min(AttentionConfig.floor, settings.selected),
+        cap=settings.selected,
+    )
+    named = [Variant(name, name) for name in ("bf16", *codecs)]  # type: ignore[arg-type]  # click has checked them
+    return [*named, Variant("sparse", attention=sparse)]
 
 
 def _play() -> str:
@@ -104,3 +147,12 @@ def _parts(token_ids: list[int], tokens: int, texts: int, context: int) -> list[
             "take fewer --texts or --tokens."
         )
     return [token_ids[at : at + tokens] for at in range(0, tokens * texts, tokens)]
+
+
+def _long(token_ids: list[int], context: int) -> list[int]:
+    """Twice what the model was trained on. UsageError if the play is shorter."""
+    if 2 * context > len(token_ids):
+        raise click.UsageError(
+            f"--past-trained needs {2 * context:,} tokens; the play has {len(token_ids):,} for this model."
+        )
+    return token_ids[: 2 * context]

@@ -15,7 +15,7 @@ def test_every_codec_has_a_row(octavo: Callable[..., Any], small_model: Path) ->
 
     assert (result.code, result.err) == (0, "")
     lines = result.out.splitlines()
-    assert [line.split()[0] for line in lines[2:6]] == ["bf16", "k8v8", "k8v4", "k4v4"]
+    assert [line.split()[0] for line in lines[2:7]] == ["bf16", "k8v8", "k8v4", "k4v4", "sparse"]
     document = json.loads(lines[-1])
     assert (document["tokens"], document["texts"], document["compute"]) == (256, 1, "float32")
     bf16, *others = document["rows"]
