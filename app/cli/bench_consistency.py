@@ -6,6 +6,7 @@ import json
 import statistics
 import tempfile
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,8 @@ def consistency(seed: int, nli: str | None, as_json: bool) -> None:
     ):
         judge = find_judge(nli, Paths.from_environment(), database)
         document: dict[str, Any] = {"seed": seed, "model": None if judge is None else judge.name, "nli": None}
+        if judge is not None:
+            document["calibration"] = asdict(judge.calibration)
         for name, used in {"rules": None, "nli": judge}.items():
             if name == "nli" and used is None:
                 continue

@@ -18,6 +18,7 @@ from octavo.app.cli.memory_output import (
     memory_document,
     outcome_document,
     print_verdicts,
+    texts_of,
 )
 from octavo.app.cli.output import echo_json
 from octavo.app.cli.stored import SHORT_ID
@@ -80,9 +81,11 @@ def list_memories(words: tuple[str, ...], show_all: bool, as_json: bool) -> None
 @_JSON
 def add_memory(text: str, nli: str | None, as_json: bool) -> None:
     """Remember TEXT, after checking it against what is remembered."""
-    with _keeper(write=True, nli=nli) as keeper:
+    with _keeper(write=True, nli=nli, by_meaning=True) as keeper:
         outcomes = keeper.add(text)
-    print_verdicts([o.check for o in outcomes], [outcome_document(o) for o in outcomes], as_json=as_json)
+        found_by = _found_by(keeper)
+    documents = [outcome_document(outcome) | {"found_by": found_by} for outcome in outcomes]
+    print_verdicts([outcome.check for outcome in outcomes], documents, as_json=as_json)
     if not as_json and any(outcome.check.verdict != "compatible" for outcome in outcomes):
         click.echo("`octavo memory conflicts` shows what waits for you, `octavo memory undo` takes this back.")
 
@@ -96,12 +99,12 @@ def check(text: str, nli: str | None, as_json: bool) -> None:
     from octavo.storage.database import DatabaseMissingError
 
     try:
-        with _keeper(write=False, nli=nli) as keeper:
-            checks = keeper.check(text)
+        with _keeper(write=False, nli=nli, by_meaning=True) as keeper:
+            checks, found_by = keeper.check(text), _found_by(keeper)
     except DatabaseMissingError:
         with _keeper(write=True, nli=nli) as keeper:
-            checks = keeper.check(text)
-    print_verdicts(checks, [check_document(found) for found in checks], as_json=as_json)
+            checks, found_by = keeper.check(text), _found_by(keeper)
+    print_verdicts(checks, [check_document(found) | {"found_by": found_by} for found in checks], as_json=as_json)
 
 
 @command.command(epilog=_ID)
@@ -130,18 +133,21 @@ def log(limit: int, as_json: bool) -> None:
     from octavo.storage.database import DatabaseMissingError
 
     lines: list[Correction] = []
+    texts: dict[str, str] = {}
     with contextlib.suppress(DatabaseMissingError), _keeper(write=False, nli="off") as keeper:
         lines = keeper.log.list(limit)
+        texts = texts_of(keeper, lines)
     if as_json:
-        echo_json([line_document(line) for line in lines])
+        echo_json([line_document(line, texts) for line in lines])
         return
     if not lines:
         click.echo("Nothing has been remembered or corrected yet.")
     for line in lines:
         undone = " (undone)" if line.undone else ""
         click.echo(f"{line.seq:>5}  {line.at[:16].replace('T', ' ')}  {line.kind:<13}  {line.reason}{undone}")
-        if line.evidence:
-            click.echo(f"       “{line.evidence}”")
+        said, before = line.evidence or texts.get(line.new_id or ""), texts.get(line.old_id or "")
+        if said or before:
+            click.echo("       " + " → ".join(f"“{text}”" for text in (before, said) if text))
 
 
 @command.command()
@@ -246,14 +252,24 @@ def fetch_nli_model(repo: str | None) -> None:
     click.echo(f"Statements are now read by {repo or REFERENCE}, too ({folder}); remove the folder to stop that.")
 
 
+def _found_by(keeper: Keeper) -> str:
+    """How the memories were found that a statement was compared with."""
+    from octavo.app.memory.meaning import Meaning
+
+    return keeper.nearest.found_by if isinstance(keeper.nearest, Meaning) else "full text"
+
+
 @contextlib.contextmanager
-def _keeper(*, write: bool, nli: str | None) -> Iterator[Keeper]:
-    """The memory of this user, with the NLI model where there is one and it is wanted."""
+def _keeper(*, write: bool, nli: str | None, by_meaning: bool = False) -> Iterator[Keeper]:
+    """The memory of this user, with the NLI model where there is one and it is wanted, and with `by_meaning` the
+    sentence embedder where it is installed."""
     from octavo.app.memory.keeper import Keeper
+    from octavo.app.memory.meaning import Meaning
     from octavo.app.memory.models import find_judge
     from octavo.storage.database import open_database
     from octavo.storage.paths import Paths
 
     paths = Paths.from_environment()
     with open_database(paths.database_file, write=write) as database:
-        yield Keeper(database, judge=find_judge(nli, paths, database))
+        nearest = Meaning(database, paths) if by_meaning else None
+        yield Keeper(database, judge=find_judge(nli, paths, database), nearest=nearest)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -27,6 +29,7 @@ def print_verdicts(checks: Sequence[Check], documents: list[dict[str, Any]], *, 
     for check in checks:
         for line in told(check):
             click.echo(line)
+    click.echo(f"    compared with what {documents[0]['found_by']} found")
 
 
 def check_document(check: Check) -> dict[str, Any]:
@@ -67,9 +70,24 @@ def memory_document(memory: Memory) -> dict[str, Any]:
     return asdict(memory) | {"claim": dict(memory.claim)}
 
 
-def line_document(line: Correction) -> dict[str, Any]:
-    """A line of the log in values that JSON has."""
-    return asdict(line) | {"changes": [dict(change) for change in line.changes]}
+def line_document(line: Correction, texts: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
+    """A line of the log in values that JSON has; `texts` are those of the memories it names that are there."""
+    return asdict(line) | {
+        "changes": [dict(change) for change in line.changes],
+        "old": texts.get(line.old_id or ""),
+        "new": texts.get(line.new_id or ""),
+    }
+
+
+def texts_of(keeper: Keeper, lines: Sequence[Correction]) -> dict[str, str]:
+    """The texts of the memories that lines of the log name; a forgotten one has none."""
+    from octavo.storage.errors import StorageError
+
+    texts = {}
+    for memory_id in {key for line in lines for key in (line.old_id, line.new_id) if key}:
+        with suppress(StorageError):
+            texts[memory_id] = keeper.memories.get(memory_id).text
+    return texts
 
 
 def conflict_document(keeper: Keeper, conflict: Conflict) -> dict[str, Any]:

@@ -1,12 +1,16 @@
 """From which score on a model is believed: 0.85, or more for a model that sees contradictions too easily.
 
-Measured on the hand-written pairs that are not held out, and only where the model would be asked at all.
+Measured once per model, on pairs of which the rules decide none, for only those are ever shown to it.
 """
 
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from importlib import resources
 from pathlib import Path
 
 from octavo.app.memory.check import THRESHOLD, Judge, may_be_read
@@ -18,19 +22,45 @@ from octavo.app.memory.normalise import statements
 from octavo.app.memory.rules import compare
 
 FILE = "calibration.json"  # beside the model
+NEVER = 2.0  # no score reaches it: the model is never believed
 _GRID = (THRESHOLD, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
-_FALSE_ALARMS = 0.05  # share of the pairs without a conflict that may be called one
+_FALSE_ALARMS = 0.05  # share of the harmless pairs that may be called contradictions
 
 
-def calibrate(judge: Judge, pairs: Sequence[Pair]) -> float:
-    """The lowest threshold of the grid at which at most 5 % of the pairs without a conflict are called one; the
-    highest if none is low enough."""
-    harmless = [pair for pair in pairs if pair.verdict in ("compatible", "duplicate") and is_asked(pair)]
-    if not harmless:
-        return THRESHOLD
-    scores = [score.contradiction for score in judge.scores([(pair.old, pair.new) for pair in harmless])]
-    fitting = (limit for limit in _GRID if sum(score >= limit for score in scores) <= _FALSE_ALARMS * len(scores))
-    return next(fitting, _GRID[-1])
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The threshold of one model, by the fingerprint of its weights: the share of harmless pairs it would call
+    contradictions, and of contradictory ones that it finds, among so many pairs."""
+
+    fingerprint: str
+    threshold: float
+    false_alarms: float
+    found: float
+    pairs: int
+
+    @property
+    def is_believed(self) -> bool:
+        """False for a model that sees contradictions everywhere, at any threshold."""
+        return self.threshold <= 1.0
+
+
+def calibrate(judge: Judge, fingerprint: str) -> Calibration:
+    """The lowest threshold of the grid at which at most 5 % of the harmless pairs are called contradictions; `NEVER` if
+    there is none."""
+    harmless, contradictory = calibration_pairs()
+    scores = [score.contradiction for score in judge.scores(harmless)]
+    hits = [score.contradiction for score in judge.scores(contradictory)]
+    threshold = next((limit for limit in _GRID if _share(scores, limit) <= _FALSE_ALARMS), NEVER)
+    measures = round(_share(scores, threshold), 4), round(_share(hits, threshold), 4)
+    return Calibration(fingerprint, threshold, *measures, len(scores) + len(hits))
+
+
+def calibration_pairs() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Harmless and contradictory pairs (old, new)."""
+    with resources.files("octavo.assets").joinpath("calibration_pairs.toml").open("rb") as stream:
+        document = tomllib.load(stream)
+    harmless, contradictory = ([(old, new) for old, new in document[kind]] for kind in ("harmless", "contradictory"))
+    return harmless, contradictory
 
 
 def is_asked(pair: Pair) -> bool:
@@ -41,17 +71,23 @@ def is_asked(pair: Pair) -> bool:
     return any(_is_open(old, claim) for old in remembered(pair.old) for claim in new)
 
 
-def write_threshold(folder: Path, threshold: float) -> None:
-    """Keep a model's threshold beside it."""
-    (folder / FILE).write_text(json.dumps({"threshold": threshold}) + "\n", encoding="utf-8")
+def write_calibration(folder: Path, calibration: Calibration) -> None:
+    """Keep it beside the model; where the folder cannot be written, it is made anew the next time."""
+    with suppress(OSError):
+        (folder / FILE).write_text(json.dumps(asdict(calibration)) + "\n", encoding="utf-8")
 
 
-def read_threshold(folder: Path) -> float:
-    """The threshold kept beside a model, or the usual one."""
+def read_calibration(folder: Path, fingerprint: str) -> Calibration | None:
+    """The calibration kept beside a model; None if there is none, or it was of other weights."""
     try:
-        return float(json.loads((folder / FILE).read_text(encoding="utf-8"))["threshold"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return THRESHOLD
+        found = Calibration(**json.loads((folder / FILE).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+    return found if found.fingerprint == fingerprint else None
+
+
+def _share(scores: Sequence[float], limit: float) -> float:
+    return sum(score >= limit for score in scores) / len(scores)
 
 
 def _is_open(old: Claim, new: Claim) -> bool:

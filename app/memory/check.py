@@ -41,6 +41,9 @@ class Judge(Protocol):
     def threshold(self) -> float:
         """From which score on it is believed."""
 
+    def reads(self, text: str) -> bool:
+        """False for text in a language that it was not trained on: what it says of it is noise."""
+
     def scores(self, pairs: Sequence[tuple[str, str]]) -> list[Scores]:
         """Scores of (old, new) pairs, in order."""
 
@@ -114,16 +117,18 @@ def with_implied(old: Claim, claim: Claim, implied: Sequence[Claim]) -> Finding:
 def judged(
     pairs: Sequence[tuple[Memory, Finding]], claim: Claim, text: str, judge: Judge | None
 ) -> tuple[list[Met], int]:
-    """The findings, with those that no rule decided read by the model; and how many were left unread."""
+    """The findings, with those that no rule decided read by the model; and how many were left unread, for want of a
+    model or of the language."""
     open_pairs = [
         (memory, finding)
         for memory, finding in pairs
         if not finding.decided and may_be_read(Claim.from_document(memory.claim), claim)
     ]
     scores = {}
-    if judge is not None and open_pairs:
-        read = judge.scores([(memory.text, text) for memory, _ in open_pairs])
-        scores = {memory.id: score for (memory, _), score in zip(open_pairs, read, strict=True)}
+    if judge is not None and open_pairs and judge.reads(text):
+        legible = [memory for memory, _ in open_pairs if judge.reads(memory.text)]
+        read = judge.scores([(memory.text, text) for memory in legible])
+        scores = {memory.id: score for memory, score in zip(legible, read, strict=True)}
     met = []
     for memory, finding in pairs:
         score = scores.get(memory.id)

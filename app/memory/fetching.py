@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from octavo.app.errors import DownloadError
-from octavo.app.memory.calibration import calibrate, write_threshold
-from octavo.app.memory.evaluation import hand_written
 from octavo.app.memory.models import FOLDER, FolderJudge
 from octavo.engine.errors import EngineError
 
 if TYPE_CHECKING:
+    from octavo.app.memory.calibration import Calibration
     from octavo.storage.database import Database
     from octavo.storage.paths import Paths
 
@@ -38,7 +37,6 @@ def fetch_nli(
     from octavo.app.models import hub
     from octavo.app.models.catalogue import HubSource
     from octavo.app.models.fetch import Download, fetch
-    from octavo.engine.nli import open_cross_encoder
     from octavo.storage.paths import create_private
 
     found = hub.repository(repo)
@@ -57,12 +55,22 @@ def fetch_nli(
         shutil.rmtree(locks)
     (staged / "name.txt").write_text(found.id + "\n", encoding="utf-8")
     try:
-        open_cross_encoder(staged)
-        write_threshold(staged, calibrate(FolderJudge(staged, database), hand_written()[0]))
+        found_out = FolderJudge(staged, database).calibration
     except EngineError:
         shutil.rmtree(staged)
         raise
     if folder.exists():
         shutil.rmtree(folder)
     staged.rename(folder)
+    announce(told(found_out))
     return folder
+
+
+def told(calibration: Calibration) -> str:
+    """How far a model is believed, a sentence."""
+    if not calibration.is_believed:
+        return "It calls too many harmless pairs contradictions, at any threshold: what it says is not believed."
+    return (
+        f"It is believed from {calibration.threshold:g} on: there it finds {calibration.found:.0%} of known "
+        f"contradictions, and {calibration.false_alarms:.0%} of harmless pairs are called one."
+    )

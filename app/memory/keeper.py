@@ -49,7 +49,7 @@ class Keeper:
         self.log = CorrectionLog(database)
         self.marks = ReadMarks(database)
         self.judge = judge
-        self._nearest = nearest
+        self.nearest = nearest
         self._database = database
 
     def check(self, text: str, said: datetime | None = None) -> list[Check]:
@@ -108,7 +108,7 @@ class Keeper:
     def _check(self, claim: Claim, statement: Statement, today: date) -> Check:
         implied = [other for other in statement.claims if other.is_implied]
         return check_claim(
-            self.memories, claim, statement.quote, today, implied=implied, judge=self.judge, nearest=self._nearest
+            self.memories, claim, statement.quote, today, implied=implied, judge=self.judge, nearest=self.nearest
         )
 
     def _write_claims(self, statement: Statement, said: datetime, message_id: str, source: Source) -> list[Outcome]:
@@ -149,8 +149,8 @@ class Keeper:
                 self.check_statement(statement, said)
 
     def _fill(self, said: datetime) -> None:
-        if self._nearest is not None:
-            self._nearest.fill([memory.id for memory in self.memories.list(day=said.date().isoformat())])
+        if self.nearest is not None:
+            self.nearest.fill([memory.id for memory in self.memories.list(day=said.date().isoformat())])
 
     def _settled(self, check: Check) -> Check:
         """The check without tensions the person has decided to live with."""

@@ -31,6 +31,11 @@ class Meaning:
         self._error = ""
 
     @property
+    def is_there(self) -> bool:
+        """True where there is an embedder that can be used."""
+        return self.found_by != _WITHOUT
+
+    @property
     def found_by(self) -> str:
         """How memories are found: "full text", or "full text and" the embedder's name."""
         from octavo.app.documents.embedder import DEFAULT, embedder_folder
@@ -58,7 +63,7 @@ class Meaning:
         from octavo.engine.errors import EngineError
 
         with self._lock:
-            if self._search is None and self.found_by != _WITHOUT:
+            if self._search is None and self.is_there:
                 try:
                     embedder = load_embedder(DEFAULT, self._paths)
                 except EngineError as error:

@@ -1,4 +1,5 @@
-"""The NLI model of the memory: which one is used, and its verdicts kept so that no pair is read twice."""
+"""The NLI model of the memory: which one is used, how far it is believed, and its verdicts, so that no pair is read
+twice."""
 
 from __future__ import annotations
 
@@ -10,19 +11,20 @@ from octavo.app.errors import AppError
 from octavo.app.memory.check import Scores
 
 if TYPE_CHECKING:
-    from octavo.app.memory.check import Judge
+    from octavo.app.memory.calibration import Calibration
     from octavo.engine.nli import CrossEncoder
     from octavo.storage.database import Database
     from octavo.storage.paths import Paths
 
 FOLDER = "nli"  # below the models; what is fetched is put there, and used from then on
 OFF = "off"
+_MULTILINGUAL = 200_000  # pieces in the vocabulary of mDeBERTa and its like; the English models have 128,100
 _AT_ONCE = 8  # pairs between two pauses, each read in both directions
 
 
 def find_judge(
     given: str | None, paths: Paths, database: Database, *, pause: Callable[[], None] = lambda: None
-) -> Judge | None:
+) -> FolderJudge | None:
     """The model in the folder `given`, or the one that was fetched; None for "off", or where there is none. `pause` is
     called between batches, and returns when it may go on.
 
@@ -46,6 +48,8 @@ class FolderJudge:
         self._database = database
         self._pause = pause
         self._encoder: CrossEncoder | None = None
+        self._calibration: Calibration | None = None
+        self._vocabulary: int | None = None
 
     @property
     def name(self) -> str:
@@ -54,9 +58,29 @@ class FolderJudge:
 
     @property
     def threshold(self) -> float:
-        from octavo.app.memory.calibration import read_threshold
+        return self.calibration.threshold
 
-        return read_threshold(self._folder)
+    @property
+    def calibration(self) -> Calibration:
+        """How far the model is believed: as kept beside it, or measured now. Raises as `scores`."""
+        from octavo.app.memory.calibration import calibrate, read_calibration, write_calibration
+
+        if self._calibration is None:
+            encoder = self._open()
+            self._calibration = read_calibration(self._folder, encoder.fingerprint)
+            if self._calibration is None:
+                self._calibration = calibrate(self, encoder.fingerprint)
+                write_calibration(self._folder, self._calibration)
+        return self._calibration
+
+    def reads(self, text: str) -> bool:
+        """True for English, and for everything where the model has the vocabulary of many languages."""
+        from octavo.app.memory.clauses import language_of
+        from octavo.engine.tokenizer.data import read_json
+
+        if self._vocabulary is None:
+            self._vocabulary = int(read_json(self._folder / "config.json", optional=True).get("vocab_size") or 0)
+        return self._vocabulary >= _MULTILINGUAL or language_of(text) == "en"
 
     def scores(self, pairs: Sequence[tuple[str, str]]) -> list[Scores]:
         """Scores of (old, new) pairs, each read in both directions. Raises ModelFileError if the model is refused."""

@@ -41,12 +41,15 @@ def _holds(block: Block, messages: Sequence[StoredMessage]) -> bool:
 
 
 def _document(line: Line) -> dict[str, object]:
-    return {"kind": line.kind, "text": line.text, "messages": list(line.message_ids)}
+    return {"kind": line.kind, "text": line.text, "messages": list(line.message_ids), "day": line.day}
 
 
 def _read(key: tuple[str, str], lines: Sequence[dict[str, object]]) -> Block | None:
     try:
-        read = tuple(Line(line["kind"], line["text"], tuple(line["messages"])) for line in lines)  # type: ignore[arg-type]
+        read = tuple(
+            Line(line["kind"], line["text"], tuple(line["messages"]), str(line.get("day", "")))  # type: ignore[arg-type]
+            for line in lines
+        )
     except (KeyError, TypeError):
         return None
     return Block(*key, read)

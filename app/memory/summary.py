@@ -1,8 +1,10 @@
 """What is kept of history that left the window: one immutable block a range of messages, drawn from the messages alone.
 
 A line is a sentence of the person (or of an answer, where it says what was agreed), shortened, under what it is: a
-goal, a constraint, an open decision, an event, a fact. A block is never made from another block. Each line names its
-messages, and every number, date and name in it must stand in them, or it is dropped.
+goal, a constraint, an open decision, an event, a fact. Beside the sentences stand the names they mention and what they
+say as triples (subject, slot, value), with the day it was said; these are not repeated in the prompt. A block is never
+made from another block. Each line names its messages, and every number, date and name in it must stand in them, or it
+is dropped.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from octavo.app.memory.clauses import Piece, plain, sentences
@@ -21,7 +23,7 @@ from octavo.app.memory.normalise import statements
 if TYPE_CHECKING:
     from octavo.storage.records import StoredMessage
 
-Kind: TypeAlias = Literal["goal", "constraint", "decision", "open", "event", "fact"]
+Kind: TypeAlias = Literal["goal", "constraint", "decision", "open", "event", "fact", "entity", "triple"]
 
 _PATTERNS: tuple[tuple[Kind, str], ...] = (
     (
@@ -52,13 +54,15 @@ _PATTERNS: tuple[tuple[Kind, str], ...] = (
     ),
 )
 _KINDS = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _PATTERNS)
-_ORDER: tuple[Kind, ...] = ("constraint", "goal", "decision", "open", "event", "fact")
+_ORDER: tuple[Kind, ...] = ("constraint", "goal", "decision", "open", "event", "fact", "entity", "triple")
 _TITLES = {
     "constraint": "Constraints", "goal": "Goals", "decision": "Decisions", "open": "Open", "event": "Events",
     "fact": "Facts",
 }  # fmt: skip
 _NUMBER = re.compile(r"\d[\d.,:/-]*\d|\d")
 _NAME = re.compile(r"\b[A-Z][\w-]+\b")
+_NAMES = re.compile(r"\b[A-ZÀ-Þ][\w-]+(?: [A-ZÀ-Þ][\w-]+)*")
+_NO_NAMES = frozenset(("i'm", "i've", "ok", "i'll", "i'd"))
 _FILLER = re.compile(
     r"^(?:(?:well|ok|okay|so|and|but|also|please|thanks|thank you|hi|hello|great|sure|yes|no|by the way|actually|i "
     r"think|"
@@ -74,11 +78,12 @@ _AGREED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a block, and the ids of the messages it is from."""
+    """One line of a block, and the ids of the messages it is from; `day` is when the first of them was written."""
 
     kind: Kind
     text: str
     message_ids: tuple[str, ...]
+    day: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +102,8 @@ def summarise(messages: Sequence[StoredMessage]) -> Block:
         for kind, text in _lines(message):
             lines.setdefault((kind, text), []).append(message.id)
     sources = {message.id: message.text for message in messages}
-    kept = [Line(kind, text, tuple(dict.fromkeys(ids))) for (kind, text), ids in lines.items()]
+    days = {message.id: message.created[:10] for message in messages}
+    kept = [Line(kind, text, tuple(dict.fromkeys(ids)), days[ids[0]]) for (kind, text), ids in lines.items()]
     kept = [line for line in kept if is_supported(line, sources)]
     kept.sort(key=lambda line: _ORDER.index(line.kind))
     return Block(messages[0].id, messages[-1].id, tuple(kept))
@@ -121,7 +127,7 @@ def render(blocks: Sequence[Block], budget: int, count_tokens: Callable[[str], i
     kept: list[tuple[int, Line]] = []
     spent = count_tokens("Earlier in this conversation:\n")
     ranked = sorted(
-        ((place, line) for place, block in enumerate(blocks) for line in block.lines),
+        ((place, line) for place, block in enumerate(blocks) for line in block.lines if line.kind in _TITLES),
         key=lambda item: (_ORDER.index(item[1].kind) - (2 if item[0] == len(blocks) - 1 else 0), -item[0]),
     )
     for place, line in ranked:
@@ -150,7 +156,26 @@ def _lines(message: StoredMessage) -> list[tuple[Kind, str]]:
         kind = _kind(sentence, message)
         if kind is not None:
             found.append((kind, _shortened(sentence.text)))
+            found += [("entity", name) for name in _entities(sentence.text)]
+    if message.role == "user":
+        found += [("triple", text) for text in _triples(text, datetime.fromisoformat(message.created).date())]
     return found
+
+
+def _entities(sentence: str) -> list[str]:
+    """The names in a sentence; its first word may only be written like one."""
+    names = _NAMES.findall(sentence[1:])
+    return list(dict.fromkeys(name for name in names if name.casefold() not in _NO_NAMES))
+
+
+def _triples(text: str, said: date) -> list[str]:
+    """What a message states that is worth keeping: subject | slot | value, with "not" before what is denied."""
+    claims = (claim for statement in statements(own_text(text), said) for claim in statement.claims)
+    return [
+        f"{claim.subject} | {claim.slot} | {'' if claim.affirmed else 'not '}{claim.value}"
+        for claim in claims
+        if claim.value and worth_keeping(claim)
+    ]
 
 
 def _kind(sentence: Piece, message: StoredMessage) -> Kind | None:

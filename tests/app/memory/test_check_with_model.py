@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from octavo.app.errors import AppError
+from octavo.app.memory.calibration import NEVER, calibrate, calibration_pairs, is_asked
 from octavo.app.memory.check import Scores
+from octavo.app.memory.evaluation import hand_written
+from octavo.app.memory.generated import Pair
 from octavo.app.memory.keeper import Keeper
 from octavo.app.memory.models import FolderJudge, find_judge
 from octavo.engine.nli import PairScores
@@ -25,6 +28,9 @@ class Judge:
     def __init__(self, contradiction: float, entailment: float = 0.0) -> None:
         self._says = Scores(contradiction, entailment)
         self.asked: list[tuple[str, str]] = []
+
+    def reads(self, text: str) -> bool:
+        return "nicht" not in text
 
     def scores(self, pairs: Sequence[tuple[str, str]]) -> list[Scores]:
         self.asked += pairs
@@ -81,6 +87,27 @@ def test_without_a_model_unread_pairs_are_counted(keeper: Keeper) -> None:
     assert (check.verdict, check.checked_by, check.num_unread) == ("compatible", "rules", 1)
 
 
+def test_what_a_model_cannot_read_is_left_unread_and_raises_no_alarm(database: Database) -> None:
+    judge = Judge(0.99)
+    keeper = Keeper(database, judge=judge)
+    keeper.add("Die Küche riecht nicht nach Zimt.")
+    (check,) = keeper.check("Die Küche riecht stark nach Zimt.")
+
+    assert (check.verdict, check.checked_by, check.num_unread) == ("compatible", "rules", 1)
+    assert judge.asked == []
+
+
+@pytest.mark.parametrize(("pieces", "reads_german"), [(128_100, False), (251_000, True), (None, False)])
+def test_languages_a_model_reads(database: Database, tmp_path: Path, pieces: int | None, reads_german: bool) -> None:
+    if pieces is not None:
+        (tmp_path / "config.json").write_text(f'{{"vocab_size": {pieces}}}')
+    judge = FolderJudge(tmp_path, database)
+
+    assert judge.reads("I like coffee.")
+    assert judge.reads("Ich mag keinen Kaffee.") == reads_german
+    assert judge.reads("我喜欢咖啡。") == reads_german
+
+
 class Encoder:
     """Stands in for the cross-encoder of a folder."""
 
@@ -125,3 +152,50 @@ def test_which_model_is_used(database: Database, octavo_home: Path) -> None:
     assert judge is not None
     assert judge.name == "org/model"
     assert find_judge("off", paths, database) is None
+
+
+class Graded:
+    """Gives harmless pairs one score, the others another."""
+
+    name, threshold = "graded", 0.85
+
+    def __init__(self, harmless: float, contradictory: float) -> None:
+        self._scores = harmless, contradictory
+
+    def scores(self, pairs: Sequence[tuple[str, str]]) -> list[Scores]:
+        harmless = set(calibration_pairs()[0])
+        return [Scores(self._scores[pair not in harmless], 0.0) for pair in pairs]
+
+
+@pytest.mark.parametrize(
+    ("harmless", "contradictory", "threshold", "found"),
+    [(0.1, 0.99, 0.85, 1.0), (0.93, 0.96, 0.95, 1.0), (0.96, 0.96, 0.98, 0.0), (1.0, 1.0, NEVER, 0.0)],
+)
+def test_each_model_has_a_threshold_of_its_own(
+    harmless: float, contradictory: float, threshold: float, found: float
+) -> None:
+    calibration = calibrate(Graded(harmless, contradictory), "f")
+
+    assert (calibration.threshold, calibration.found, calibration.false_alarms) == (threshold, found, 0.0)
+    assert calibration.is_believed == (threshold != NEVER)
+
+
+def test_calibration_pairs_are_such_as_a_model_is_asked_about() -> None:
+    harmless, contradictory = calibration_pairs()
+    assert min(len(harmless), len(contradictory)) >= 20
+    measured = {(pair.old, pair.new) for part in hand_written() for pair in part}
+    for old, new in [*harmless, *contradictory]:
+        assert is_asked(Pair(old, new, "compatible"))
+        assert (old, new) not in measured
+
+
+def test_other_weights_are_calibrated_anew(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = Encoder()
+    monkeypatch.setattr("octavo.engine.nli.open_cross_encoder", lambda folder: encoder)
+    first = FolderJudge(tmp_path, database).calibration
+    read = len(encoder.read_pairs)
+    assert FolderJudge(tmp_path, database).calibration == first
+    assert len(encoder.read_pairs) == read
+    encoder.fingerprint = "another model"  # type: ignore[misc]
+    assert FolderJudge(tmp_path, database).calibration.fingerprint == "another model"
+    assert len(encoder.read_pairs) > read

@@ -14,7 +14,7 @@ from octavo.app.memory.fence import block
 from octavo.app.memory.injection import as_read, earlier, recall_for
 from octavo.app.memory.keeper import Keeper, Outcome
 from octavo.app.memory.recall import RECORD, recall
-from octavo.app.memory.summary import Line, is_supported
+from octavo.app.memory.summary import Line, is_supported, render, summarise
 from octavo.app.memory.vectors import VectorSearch
 from octavo.storage.conversations import Conversations
 from octavo.storage.database import Database
@@ -256,3 +256,18 @@ def test_health_stands_first_under_a_heading_of_its_own(keeper: Keeper) -> None:
     text = block(keeper.memories, found.document())
 
     assert text.index("Health and safety") < text.index("nuts") < text.index("Other facts") < text.index("sailing")
+
+
+def test_a_block_has_names_and_triples_that_are_not_repeated_in_the_prompt(say: Say) -> None:
+    message = say("I moved to Lisbon in March and I work with Anna Silva. The flat costs at most 900 euros.")
+    block_of_one = summarise([message])
+    entities = [line.text for line in block_of_one.lines if line.kind == "entity"]
+    triples = [line for line in block_of_one.lines if line.kind == "triple"]
+
+    assert "Lisbon" in entities
+    assert "Anna Silva" in entities
+    assert any(line.text.startswith("user | home | ") for line in triples)
+    assert {(line.message_ids, line.day) for line in block_of_one.lines} == {((message.id,), message.created[:10])}
+    shown = render([block_of_one], 400, words)
+    assert "user | home" not in shown
+    assert shown.count("Anna Silva") == 1

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from octavo.app.memory.calibration import FILE, read_threshold
+from octavo.app.memory.calibration import FILE, read_calibration
 from octavo.engine.errors import ModelFileError
 from octavo.engine.nli import PairScores
 from octavo.storage.paths import Paths
@@ -53,7 +53,11 @@ def test_the_files_are_fetched_and_the_model_is_tested(
         "name.txt",
         FILE,
     }
-    assert read_threshold(folder) == 0.95
+    calibration = read_calibration(folder, "f")
+    assert calibration is not None
+    assert (calibration.threshold, calibration.found) == (0.95, 0.0)
+    assert read_calibration(folder, "other weights") is None
+    assert "believed from 0.95" in result.err
     assert {path.name for path in tested} == {"nli.partial"}
 
 
