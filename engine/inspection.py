@@ -117,6 +117,18 @@ class Inspection:
         table = self._engine.cache.table
         self._remember(owner, token_ids, [identity for identity, _ in table.chain_of(table.root, token_ids)])
 
+    def num_known(self, token_ids: Row[int]) -> int:
+        """Tokens at the start of a prompt whose complete pages are there, on any tier."""
+        cache, known = self._engine.cache, 0
+        chain = list(cache.table.chain_of(cache.table.root, token_ids))
+        stored = cache.find_stored([identity for identity, _ in chain])
+        for (identity, tokens), kept in zip(chain, stored, strict=True):
+            here = cache.table.record_of(cache.table.find(identity))
+            if tokens not in (here and here.token_ids, kept and kept.token_ids):
+                break
+            known += len(tokens)
+        return known
+
     def forget(self, owner: str) -> None:
         self._known.pop(owner, None)
 

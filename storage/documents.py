@@ -171,6 +171,15 @@ class Documents:
             rows = connection.execute("SELECT * FROM chunks WHERE seq BETWEEN ? AND ? ORDER BY seq", document.chunks)
             return [chunk_from_row(row) for row in rows.fetchall()]
 
+    def chunks_between(self, document: StoredDocument, start: int, end: int) -> builtins.list[StoredChunk]:
+        """The chunks of a document that share a character with text[start:end], in order."""
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                "SELECT * FROM chunks WHERE seq BETWEEN ? AND ? AND start < ? AND stop > ? ORDER BY seq",
+                [*document.chunks, end, start],
+            )
+            return [chunk_from_row(row) for row in rows.fetchall()]
+
     def text(self, document: StoredDocument) -> str:
         """The whole text: its chunks, joined."""
         return "".join(chunk.text for chunk in self.chunks_of(document))

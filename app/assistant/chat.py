@@ -6,27 +6,30 @@ consumer that walks away; and after a kill everything up to the last flush.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from octavo.app.assistant import history
 from octavo.app.assistant.assistant import Answer
-from octavo.app.assistant.prompt import Prompter
+from octavo.app.assistant.document_turn import RECORD, DocumentTurns
+from octavo.app.assistant.draft import Draft
+from octavo.app.assistant.prompt import Prompt, Prompter
+from octavo.app.documents.answer import DocumentAnswer, Prepared
 from octavo.engine.errors import ContextTooLongError, EngineError
 
 if TYPE_CHECKING:
-    from octavo.app.assistant.assistant import Assistant, TextEvent
+    from octavo.app.assistant.assistant import Assistant
     from octavo.app.assistant.budget import LeftOut
+    from octavo.app.assistant.document_turn import DocumentQuestion
+    from octavo.app.documents.shelf import Shelf
     from octavo.app.memory.service import ChatMemory
     from octavo.app.settings import Settings
     from octavo.engine.tokenizer import Tokenizer
     from octavo.storage.conversations import Conversations, Status, StoredMessage
 
 LEAF = "leaf"
-FLUSH_S = 0.5  # how long text may be unsaved
 _TITLE_LENGTH = 60
 _STATUS: Mapping[str, Status] = {"stop": "complete", "length": "complete", "cancelled": "cancelled", "error": "error"}
 
@@ -120,7 +123,8 @@ def title_of(text: str) -> str:
 class Chat:
     """Conversations answered by one model; used from the thread that owns the engine.
 
-    `memory` gives way while an answer is written, and reads the person's messages after it.
+    `memory` gives way while an answer is written, and reads the person's messages after it. Where documents of the
+    `shelf` are open, answers come from them.
     """
 
     def __init__(
@@ -130,12 +134,14 @@ class Chat:
         settings: Settings,
         model: str,
         memory: ChatMemory | None = None,
+        shelf: Shelf | None = None,
     ) -> None:
         self.assistant = assistant
         self.model = model
         self._conversations = conversations
         self._settings = settings
         self._memory = memory
+        self._documents = DocumentTurns(assistant, shelf, settings) if shelf is not None else None
         self._prompter = Prompter(assistant, settings, memory)
 
     def turn(
@@ -171,20 +177,41 @@ class Chat:
         with quiet:
             yield from self._answer(question, is_cancelled)
 
+    def prompt_ids(self, conversation_id: str, message_id: str | None = None) -> list[int]:
+        """The prompt of an answer, by default the last one of a conversation's path, as it would be made now.
+
+        Raises StorageError and EngineError.
+        """
+        path = self._conversations.path(conversation_id, message_id)
+        last = next((place for place in range(len(path), 0, -1) if path[place - 1].role == "user"), 0)
+        return self._prompter.prompt(path[:last]).ids if last else []
+
     def _answer(self, question: StoredMessage, is_cancelled: Callable[[], bool]) -> ChatEvents:
+        path = self._conversations.path(question.conversation_id, question.id)
+        asked = self._documents.question(path) if self._documents is not None else None
+        if asked is not None:
+            draft = Draft(self._conversations, self._add_answer(question, "streaming", {}))
+            yield from self._kept(draft, self._from_documents(draft, asked, path, is_cancelled))
+            return
         try:
-            prompt = self._prompter.prompt(self._conversations.path(question.conversation_id, question.id))
+            prompt = self._prompter.prompt(path)
         except EngineError as error:
             refused = isinstance(error, ContextTooLongError)
             record = {"finish_reason": "error", "error": str(error), "refused": refused}
             yield AnswerDone(self._add_answer(question, "error", record), None)
             return
-        draft = _Draft(self._conversations, self._add_answer(question, "streaming", prompt.record))
+        draft = Draft(self._conversations, self._add_answer(question, "streaming", prompt.record))
+        yield from self._kept(draft, self._stream(draft, prompt, is_cancelled))
+
+    def _kept(self, draft: Draft, events: ChatEvents) -> ChatEvents:
+        """The events of an answer, whose draft is saved whatever ends them."""
         try:
-            yield AnswerStarted(draft.message, prompt.left_out, len(prompt.ids), prompt.context)
-            yield from self._stream(draft, prompt.ids, is_cancelled)
+            yield from events
         except EngineError as error:
-            yield AnswerDone(draft.finish("error", {"finish_reason": "error", "error": str(error)}), None)
+            record: dict[str, Any] = {"finish_reason": "error", "error": str(error)}
+            if isinstance(error, ContextTooLongError):
+                record["refused"] = True
+            yield AnswerDone(draft.finish("error", record), None)
         except Exception as error:
             record = {"finish_reason": "error", "error": f"{type(error).__name__}: {error}"}
             yield AnswerDone(draft.finish("error", record), None)
@@ -193,11 +220,12 @@ class Chat:
             draft.finish("cancelled", {"finish_reason": "cancelled"})
             raise
 
-    def _stream(self, draft: _Draft, prompt_ids: list[int], is_cancelled: Callable[[], bool]) -> ChatEvents:
+    def _stream(self, draft: Draft, prompt: Prompt, is_cancelled: Callable[[], bool]) -> ChatEvents:
+        yield AnswerStarted(draft.message, prompt.left_out, len(prompt.ids), prompt.context)
         policy = self._settings.generation.policy()
         owner, budgets = draft.message.conversation_id, self.assistant.budgets
         place = {"device": budgets.device} if budgets is not None else {}
-        answer = self.assistant.answer_prompt(prompt_ids, policy, owner=owner, is_cancelled=is_cancelled)
+        answer = self.assistant.answer_prompt(prompt.ids, policy, owner=owner, is_cancelled=is_cancelled)
         # Closed here and now, whoever still holds the events: that is what frees the engine.
         with closing(answer) as events:
             for event in events:
@@ -208,44 +236,29 @@ class Chat:
                     draft.add(event)
                     yield AnswerText(draft.message.id, event.text, len(draft.token_ids))
 
+    def _from_documents(
+        self, draft: Draft, asked: DocumentQuestion, path: Sequence[StoredMessage], is_cancelled: Callable[[], bool]
+    ) -> ChatEvents:
+        """Text as it comes, then the answer as it was checked."""
+        with closing(asked.events(is_cancelled)) as events:
+            for event in events:
+                if isinstance(event, Prepared):
+                    draft.note(asked.record(path, event))
+                    yield AnswerStarted(draft.message, asked.left_out(event), event.prompt_tokens, asked.context)
+                elif isinstance(event, DocumentAnswer):
+                    draft.text, draft.token_ids = event.text, []
+                    ended = event.answer.finish_reason if event.answer is not None else "stop"
+                    record = event.answer.record() if event.answer is not None else {"finish_reason": "stop"}
+                    done = draft.finish(_STATUS[ended], record | {RECORD: event.record()})
+                    yield AnswerDone(done, event.answer)
+                else:
+                    draft.add(event)
+                    yield AnswerText(draft.message.id, event.text, len(draft.token_ids))
+
     def _add_answer(self, question: StoredMessage, status: Status, record: Mapping[str, Any]) -> StoredMessage:
         return self._conversations.add_message(
             question.conversation_id, question.id, "assistant", "", status=status, model=self.model, record=record
         )
-
-
-class _Draft:
-    """An answer on its way into its row."""
-
-    def __init__(self, conversations: Conversations, message: StoredMessage) -> None:
-        self.message = message
-        self.text = ""
-        self.token_ids: list[int] = []
-        self._conversations = conversations
-        self._flushed = time.monotonic()
-
-    def add(self, event: TextEvent) -> None:
-        """Append text; what is on the screen is in the database soon after."""
-        self.text += event.text
-        self.token_ids += event.token_ids
-        now = time.monotonic()
-        if now - self._flushed >= FLUSH_S:
-            self._conversations.update_message(
-                self.message.id, text=self.text, token_ids=self.token_ids, status="streaming"
-            )
-            self._flushed = now
-
-    def finish(self, status: Status, record: Mapping[str, Any]) -> StoredMessage:
-        """Save the end; only the first one counts."""
-        if self.message.status == "streaming":
-            record = {**self.message.record, **record}
-            ids = tuple(self.token_ids)
-            done = replace(self.message, text=self.text, token_ids=ids, status=status, record=record)
-            self._conversations.update_message(
-                done.id, text=done.text, token_ids=done.token_ids, status=status, record=record
-            )
-            self.message = done
-        return self.message
 
 
 def _spelling(answer: Answer, tokenizer: Tokenizer) -> list[int]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from octavo.app.assistant.chat import ChatEvent
 from octavo.app.assistant.forgetting import Forgotten
 from octavo.app.assistant.watch import PagesShown
+from octavo.app.documents.background import DocumentReading
 from octavo.app.errors import AppError
 from octavo.engine.errors import EngineError
 from octavo.storage.errors import StorageError
@@ -128,6 +129,7 @@ EngineEvent = (
     | ProblemsFound
     | PagesForgotten
     | PagesShown
+    | DocumentReading
     | TurnFailed
     | EngineCrashed
 )

@@ -27,15 +27,17 @@ from octavo.app.assistant.engine_events import (
     failure,
     missing,
 )
-from octavo.app.assistant.forgetting import forget, noted, store_problems
+from octavo.app.assistant.forgetting import Forgotten, forget, forget_noted, store_problems
 from octavo.app.assistant.gauge import Gauge
 from octavo.app.assistant.watch import Watch
+from octavo.app.documents.background import BackgroundReader
 from octavo.app.errors import AppError
 from octavo.engine.errors import EngineError
 from octavo.storage.errors import StorageError
 
 if TYPE_CHECKING:
     from octavo.app.assistant.assistant import Assistant
+    from octavo.app.documents.shelf import Shelf
     from octavo.app.memory.service import ChatMemory
     from octavo.app.models.resolve import ResolvedModel
     from octavo.app.settings import Settings
@@ -48,11 +50,9 @@ Load = Callable[["ResolvedModel", "Settings", "Paths"], "Assistant"]
 class EngineThread:
     """Loads models and answers questions, one command after the other. Every command returns at once.
 
-    A question sent before the one above it had begun to be answered, while a model loads, joins it: one answer is
-    given to both.
-    `on_event` is called from this object's threads; it must return soon and must not raise. After every command that
-    concerns the engine comes a Status that is not busy. `load` opens a model that is on this machine; nothing is ever
-    downloaded here.
+    A question sent before the one above it had begun to be answered joins it: one answer is given to both. `on_event`
+    is called from this object's threads; it must return soon and not raise. After every command that concerns the
+    engine comes a Status that is not busy. `load` opens a model that is on this machine; nothing is downloaded here.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class EngineThread:
         paths: Paths,
         load: Load | None = None,
         memory: ChatMemory | None = None,
+        shelf: Shelf | None = None,
     ) -> None:
         self._conversations = conversations
         self._emit = on_event
@@ -71,6 +72,7 @@ class EngineThread:
         self._paths = paths
         self._open = load or open_model
         self._memory = memory
+        self.reader = BackgroundReader(shelf, on_event, self._nudge)
         self._intake: SimpleQueue[LoadModel | Ask | ForgetPages | None] = SimpleQueue()
         self._work: SimpleQueue[LoadModel | AnswerQuestion | ForgetPages | Attend | None] = SimpleQueue()
         self._unwanted: SimpleQueue[str] = SimpleQueue()
@@ -89,7 +91,7 @@ class EngineThread:
         self._gauge = Gauge()
 
     def start(self) -> None:
-        """Start the threads; commands given before wait for it."""
+        """Start the threads; commands given before wait."""
         for thread in self._threads:
             thread.start()
 
@@ -158,7 +160,7 @@ class EngineThread:
 
     def _run(self) -> None:
         """The second thread: everything that touches torch."""
-        self._forget_noted()
+        forget_noted(self._paths, self._tell_forgotten)
         while (command := self._next()) is not None:
             if self._closing.is_set():
                 continue
@@ -180,10 +182,11 @@ class EngineThread:
                 self._tell_problems(self._assistant.take_problems() if self._assistant else ())
                 self.watch.attend(self._chat, idle=True)
         self._let_go()
-        self._forget_noted()
+        forget_noted(self._paths, self._tell_forgotten)
 
     def _next(self) -> LoadModel | AnswerQuestion | ForgetPages | Attend | None:
         """The next command, or what is due when none comes for a while."""
+        self.reader.work(self._assistant, self._work.empty)
         try:
             return self._work.get(timeout=self.watch.patience(self._chat))
         except Empty:
@@ -201,6 +204,7 @@ class EngineThread:
                 self._load(self._model)
             if self._chat is None or is_joined(self._conversations, command):
                 return
+            self.reader.pause(self._assistant)
             self.watch.asked(command.question.conversation_id)
             events = self._chat.answer(command.question, is_cancelled=lambda: self._between_steps(command.ask))
             with closing(events):
@@ -210,10 +214,9 @@ class EngineThread:
                     except Exception as error:
                         self._emit(events.throw(error))  # the answer is kept as one that broke off, not as stopped
                         raise
-        except (EngineError, StorageError):
-            raise
-        except Exception:
-            self._let_go()  # whatever state the engine is in, nothing more is asked of it
+        except Exception as error:
+            if not isinstance(error, (EngineError, StorageError)):
+                self._let_go()  # whatever state the engine is in, nothing more is asked of it
             raise
         finally:
             self._settle(command.ask)
@@ -239,14 +242,10 @@ class EngineThread:
     def _forget_unwanted(self) -> None:
         while not self._unwanted.empty():
             conversation_id = self._unwanted.get()
-            self._emit(PagesForgotten(conversation_id, forget(self._paths, conversation_id, self._assistant)))
+            self._tell_forgotten(conversation_id, forget(self._paths, conversation_id, self._assistant))
 
-    def _forget_noted(self) -> None:
-        """Go on with what could not be forgotten so far, while this process does not have the page store itself."""
-        for conversation_id in noted(self._paths):
-            result = forget(self._paths, conversation_id)
-            with suppress(Exception):
-                self._emit(PagesForgotten(conversation_id, result))
+    def _tell_forgotten(self, owner: str, result: Forgotten) -> None:
+        self._emit(PagesForgotten(owner, result))
 
     def _load(self, model: str | None) -> None:
         from octavo.app.models.resolve import resolve_model
@@ -270,7 +269,7 @@ class EngineThread:
         except Exception as error:
             self._emit(ModelFailed(name, f"{name} could not be loaded: {type(error).__name__}: {error}."))
             return
-        self._chat = Chat(assistant, self._conversations, self._settings, name, self._memory)
+        self._chat = Chat(assistant, self._conversations, self._settings, name, self._memory, self.reader.shelf)
         budgets = assistant.budgets.notes if assistant.budgets is not None else ()
         self._emit(ModelReady(name, assistant.engine.max_context, time.perf_counter() - started, budgets))
         if assistant.store is not None:
@@ -282,6 +281,7 @@ class EngineThread:
 
     def _let_go(self) -> None:
         """Close the model that is loaded, if there is one; its pages are written down, so this may take a moment."""
+        self.reader.pause(self._assistant)
         assistant, self._chat, self._gauge = self._assistant, None, Gauge()
         self.watch.let_go()
         if assistant is not None:

@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote
 from octavo.app.models.text import human_size
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from octavo.app.assistant.assistant import Assistant
@@ -42,12 +43,17 @@ class Forgotten:
 
 def delete_conversation(conversations: Conversations, paths: Paths, conversation_id: str) -> None:
     """Delete a conversation that exists, with a note that its pages are to be forgotten. Raises StorageError."""
+    note(paths, conversation_id)
+    conversations.delete(conversation_id)
+
+
+def note(paths: Paths, owner: str) -> None:
+    """Lay down that the pages of an owner are to be forgotten."""
     folder = paths.pages_dir / _NOTES
     if paths.pages_dir.is_dir():
         with suppress(OSError):  # a full or read-only disk must not keep what somebody wants to be rid of
             folder.mkdir(mode=0o700, exist_ok=True)
-            (folder / quote(conversation_id, safe="")).touch(mode=0o600)
-    conversations.delete(conversation_id)
+            (folder / quote(owner, safe="")).touch(mode=0o600)
 
 
 def noted(paths: Paths) -> list[str]:
@@ -57,21 +63,29 @@ def noted(paths: Paths) -> list[str]:
     return []
 
 
+def forget_noted(paths: Paths, tell: Callable[[str, Forgotten], None]) -> None:
+    """Go on with what could not be forgotten so far, while this process does not have the page store itself."""
+    for owner in noted(paths):
+        result = forget(paths, owner)
+        with suppress(Exception):
+            tell(owner, result)
+
+
 def forget(paths: Paths, owner: str, assistant: Assistant | None = None) -> Forgotten:
     """Drop the pages that only `owner` owns: from the tiers of `assistant`, where there is one, and from the disk.
 
     Called between two steps of the assistant's engine. Pages on the disk go even where the assistant has no store,
     for earlier runs may have had one.
     """
-    note = paths.pages_dir / _NOTES / quote(owner, safe="")
+    noted_in = paths.pages_dir / _NOTES / quote(owner, safe="")
     before = held_bytes(assistant.engine.cache) if assistant is not None else 0
     disk, problem = 0, ""
     try:
         disk = _everywhere(paths, owner, assistant)
         with suppress(OSError):
-            note.unlink(missing_ok=True)
+            noted_in.unlink(missing_ok=True)
     except Exception as error:  # the engine's, too: the thread that asks has other work
-        problem = _still_there(error, note)
+        problem = _still_there(error, noted_in)
     memory = before - held_bytes(assistant.engine.cache) if assistant is not None else 0
     return Forgotten(disk, max(memory, 0), problem)
 

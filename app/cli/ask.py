@@ -64,19 +64,24 @@ def command(
 
     prompt = _prompt(question)
     settings = load_settings(_as_settings(flags))
+    if docs and conversation is None:
+        return _ask_docs(prompt, docs, settings, mode, embedder, explain=explain, as_json=as_json)
     if docs:
-        return _ask_docs(prompt, docs, settings, conversation, mode, embedder, explain=explain, as_json=as_json)
-    if mode is not None or embedder is not None:
+        from octavo.app.cli.continuing import attach
+
+        conversation = attach(conversation or "", docs, mode, embedder, settings)
+    elif mode is not None or embedder is not None:
         raise click.UsageError("--mode and --embedder need --doc.")
+    answer: Answer | None
     if conversation is None:
         answer, document = _ask(prompt, settings, show=not as_json, explain=explain)
     else:
         answer, document = _ask_in(conversation, prompt, settings, show=not as_json, explain=explain)
     if as_json:
         echo_json(document)
-    if answer.error is not None:
+    if answer is not None and answer.error is not None:
         raise AppError(f"The answer broke off: {answer.error}.")
-    return CANCELLED if answer.finish_reason == "cancelled" else 0
+    return CANCELLED if answer is not None and answer.finish_reason == "cancelled" else 0
 
 
 def _prompt(question: str | None) -> str:
@@ -127,7 +132,6 @@ def _ask_docs(
     question: str,
     docs: tuple[str, ...],
     settings: Settings,
-    conversation: str | None,
     mode: str | None,
     embedder: str | None,
     *,
@@ -137,8 +141,6 @@ def _ask_docs(
     """Answer from documents; a refusal is an answer, too."""
     from octavo.app.cli.asking import ask_documents
 
-    if conversation is not None:
-        raise click.UsageError("--doc and --conversation do not go together yet; leave one of them out.")
     with _interrupt_flag() as interrupted:
         found, document = ask_documents(
             question,
@@ -147,7 +149,7 @@ def _ask_docs(
             mode=mode or "auto",
             embedder=embedder,
             show=not as_json,
-            explain=explain,
+            explaining=explain,
             is_cancelled=lambda: bool(interrupted),
         )
     if as_json:
@@ -181,8 +183,12 @@ def _ask(prompt: str, settings: Settings, *, show: bool, explain: bool) -> tuple
 
 def _ask_in(
     conversation: str, prompt: str, settings: Settings, *, show: bool, explain: bool
-) -> tuple[Answer, dict[str, Any]]:
-    """As `_ask`, with the question and the answer saved in a conversation; the document names both."""
+) -> tuple[Answer | None, dict[str, Any]]:
+    """As `_ask`, with the question and the answer saved in a conversation; the document names both.
+
+    Without an answer, documents that are open in the conversation do not have it.
+    """
+    from octavo.app.assistant.document_turn import RECORD
     from octavo.app.cli.continuing import opened_turn
 
     end = None
@@ -196,10 +202,13 @@ def _ask_in(
                 write(piece)
             else:
                 end = piece
-    assert end is not None, "an answer that is not refused ends with its Answer"
+    assert end is not None, "what goes wrong is raised"
     answer, message = end
+    from_documents = message.record.get(RECORD, {})
+    how: dict[str, Any] = {"usage": {}} if answer is None else answer.record()
     document = {"conversation": message.conversation_id, "message": message.id}
-    return answer, answer.as_json(message.model) | document | {"memories": message.record.get("memories")}
+    document |= {"memories": message.record.get("memories")}
+    return answer, {"text": message.text, "model": message.model, **from_documents, **how, **document}
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +12,15 @@ import click
 from octavo.app.cli.embedding import embed, opened_embedder
 from octavo.app.cli.explaining import tell_budgets, tell_reading
 from octavo.app.cli.progress import announce
+from octavo.app.cli.unlocking import unlocked
 from octavo.app.errors import AppError
 
 if TYPE_CHECKING:
-    from octavo.app.documents.asking import DocumentAnswer
+    from octavo.app.documents.answer import DocumentAnswer
     from octavo.app.settings import Settings
     from octavo.storage.documents import Documents, StoredDocument
+
+_TOGETHER = "documents"
 
 
 def ask_documents(
@@ -28,37 +31,46 @@ def ask_documents(
     mode: str,
     embedder: str | None,
     show: bool,
-    explain: bool,
+    explaining: bool,
     is_cancelled: Callable[[], bool],
 ) -> tuple[DocumentAnswer, dict[str, Any]]:
     """The answer, and it as the document --json prints. Raises AppError, EngineError, StorageError."""
     from octavo.app.cli import opening
-    from octavo.app.documents.asking import Asker
+    from octavo.app.documents.asking import Asker, Question
+    from octavo.app.documents.entailment import open_entailment
 
-    with _opened() as documents:
-        among = [_document(documents, item) for item in given]
-        chosen = opened_embedder(documents, embedder, offline=settings.offline)
+    with opened_library() as documents:
+        among = [document_of(documents, item) for item in given]
+        entailment = open_entailment(settings.nli) if settings.nli else None
+        chosen = opened_embedder(documents, embedder, offline=settings.offline, configured=settings.embedder)
         if documents.is_writable:
             embed(documents, chosen)
         assistant, name = opening.open_assistant(settings)
         with contextlib.closing(assistant):
-            if explain:
+            if explaining:
                 tell_budgets(assistant)
-            asker = Asker(assistant, documents, settings.generation.policy(), name, embedder=chosen)
-            found = asker.ask(question, among, mode=mode, is_cancelled=is_cancelled)  # type: ignore[arg-type]
+            policy = settings.generation.policy()
+            asker = Asker(assistant, documents, policy, embedder=chosen, entailment=entailment)
+            # Pages with text of several documents would outlive one that is removed.
+            owner = None if len(among) == 1 else _TOGETHER
+            asked = Question(question, among, mode, owner=owner, system=settings.system)  # type: ignore[arg-type]
+            found = asker.ask(asked, is_cancelled)
+            if owner is not None:
+                assistant.engine.forget(owner)
             if found.answer is not None:
-                tell_reading(assistant, found.answer, explain=explain)
+                tell_reading(assistant, found.answer, explain=explaining)
     for note in found.notes:
         announce(note)
-    if show:
-        _show(found)
-    if explain:
-        _explain(found)
+    record = found.record()
+    for line in answer_lines(found.text, record) if show else ():
+        click.echo(line)
+    if explaining:
+        explain(record)
     return found, {"model": name, **found.as_json()}
 
 
 @contextlib.contextmanager
-def _opened() -> Iterator[Documents]:
+def opened_library() -> Iterator[Documents]:
     """The library for writing, or for reading while another process adds to it."""
     from octavo.app.documents.library import open_documents
     from octavo.storage.database import DatabaseBusyError
@@ -75,7 +87,7 @@ def _opened() -> Iterator[Documents]:
         opened.__exit__(None, None, None)
 
 
-def _document(documents: Documents, given: str) -> StoredDocument:
+def document_of(documents: Documents, given: str) -> StoredDocument:
     """A document by name or id, or a file, which is added or brought up to date first."""
     from octavo.app.documents.index import Indexer
     from octavo.app.documents.parse import Reader
@@ -86,7 +98,9 @@ def _document(documents: Documents, given: str) -> StoredDocument:
         document = documents.resolve(given)
     elif documents.is_writable:
         with Reader() as reader:
-            (result,) = Indexer(documents, reader).add([path.absolute()])
+            indexer = Indexer(documents, reader)
+            (result,) = indexer.add([path.absolute()])
+            result = unlocked(indexer, result)
         if result.document is None:
             raise AppError(f"{given} could not be read.")
         document = result.document
@@ -104,31 +118,39 @@ def _document(documents: Documents, given: str) -> StoredDocument:
     return document
 
 
-def _show(found: DocumentAnswer) -> None:
-    click.echo(found.text)
+def answer_lines(text: str, record: Mapping[str, Any]) -> Iterator[str]:
+    """An answer and its record as lines of text: with the places it cites, or with what came nearest."""
+    yield text
     shown: set[tuple[str, int]] = set()
-    for citation in found.checked.citations if found.checked is not None and not found.refused else ():
-        if (citation.id, citation.start) not in shown:
-            shown.add((citation.id, citation.start))
-            page = f"page {citation.page}, " if citation.page is not None else ""
-            quote = " ".join(citation.quote.split())
-            click.echo(f"  [{citation.id}] {page}characters {citation.start}-{citation.end}: “{quote[:160]}”")
-    if found.refused:
-        if found.verdict.missing:
-            click.echo(f"Not found in them: {', '.join(found.verdict.missing[:8])}.")
-        for place in found.as_json()["nearest"]:
+    for citation in record["citations"] if not record["refused"] else ():
+        if (citation["id"], citation["start"]) not in shown:
+            shown.add((citation["id"], citation["start"]))
+            page = f"page {citation['page']}, " if citation["page"] is not None else ""
+            quote = " ".join(citation["quote"].split())
+            place = f"characters {citation['start']}-{citation['end']}"
+            yield f"  [{citation['id']}] {page}{place}: “{quote[:160]}”"
+    if record["refused"]:
+        if record["missing_words"]:
+            yield f"Not found in them: {', '.join(record['missing_words'][:8])}."
+        for place in record["nearest"]:
             page = f", page {place['page']}" if place["page"] is not None else ""
-            click.echo(f"  nearest: {place['document']}{page}: “{place['text']}”")
+            yield f"  nearest: {place['document']}{page}: “{place['text']}”"
 
 
-def _explain(found: DocumentAnswer) -> None:
-    """The ledger, one line per candidate."""
-    announce(f"Mode: {found.mode}. Coverage {found.verdict.coverage:.2f}, score {found.verdict.score:.2f}.")
+def explain(record: Mapping[str, Any]) -> None:
+    """The ledger, one line per candidate, and what a document's reading selected."""
+    announce(f"Mode: {record['mode']}. Coverage {record['coverage']:.2f}.")
     announce(f"{'ID':<4} {'DECISION':<9} {'WORDS':>6} {'VECTOR':>7} {'COSINE':>7} {'TOKENS':>7}  PLACE, REASON")
-    for row in found.evidence.ledger:
-        page = f" p.{row.page}" if row.page is not None else ""
-        cosine = f"{row.cosine:.3f}" if row.cosine is not None else "-"
+    for row in record["ledger"]:
+        page = f" p.{row['page']}" if row["page"] is not None else ""
+        cosine = f"{row['cosine']:.3f}" if row["cosine"] is not None else "-"
         announce(
-            f"{row.id or '-':<4} {row.decision:<9} {row.word_rank or '-':>6} {row.vector_rank or '-':>7} {cosine:>7} "
-            f"{row.tokens:>7}  {row.document}{page} {row.start}-{row.end}, {row.reason}"
+            f"{row['id'] or '-':<4} {row['decision']:<9} {row['word_rank'] or '-':>6} {row['vector_rank'] or '-':>7} "
+            f"{cosine:>7} {row['tokens']:>7}  {row['document']}{page} {row['start']}-{row['end']}, {row['reason']}"
+        )
+    for part in record["pages_read"] or ():
+        page = f"page {part['page']}, " if part["page"] is not None else ""
+        cited = f", cited as {', '.join(part['cited'])}" if part["cited"] else ""
+        announce(
+            f"Pages read: {page}{part['start']}-{part['end']} ({part['times']} times{cited}): “{part['text'][:80]}”"
         )

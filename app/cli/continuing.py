@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,32 @@ if TYPE_CHECKING:
 
 NEW = "new"
 _PATIENCE_S = 60.0  # for what is read after the answer; the rest is read at the next start
-Pieces = Iterator["str | tuple[Answer, StoredMessage]"]
+Pieces = Iterator["str | tuple[Answer | None, StoredMessage]"]
+
+
+def attach(given: str, docs: Sequence[str], mode: str | None, embedder: str | None, settings: Settings) -> str:
+    """Open documents in the conversation `given`, which "new" makes; returns its id.
+
+    Raises AppError for a document that cannot be asked about, StorageError, and the engine's errors.
+    """
+    from octavo.app.cli.asking import document_of, opened_library
+    from octavo.app.cli.embedding import embed, opened_embedder
+    from octavo.storage.attachments import Attachments
+
+    with opened_library() as documents, open_conversations(write=True) as conversations:
+        opened = [document_of(documents, item) for item in docs]
+        chosen = opened_embedder(documents, embedder, offline=settings.offline, configured=settings.embedder)
+        if documents.is_writable:
+            embed(documents, chosen)
+        conversation = conversations.create() if given == NEW else find_conversation(conversations, given)
+        attachments = Attachments(conversations.database)
+        attachments.attach(conversation.id, [document.path for document in opened])
+        if mode is not None:
+            attachments.set_mode(conversation.id, mode)  # type: ignore[arg-type]
+    if given == NEW:
+        short = conversation.id[:SHORT_ID]
+        announce(f"This is conversation {short}; go on with `octavo ask --conversation {short}`.")
+    return conversation.id
 
 
 @contextlib.contextmanager
@@ -36,7 +61,9 @@ def opened_turn(
     """
     from octavo.app.assistant.chat import Chat
     from octavo.app.cli.opening import open_assistant
+    from octavo.app.documents.shelf import Shelf
     from octavo.app.memory.service import ChatMemory
+    from octavo.storage.attachments import Attachments
     from octavo.storage.paths import Paths
 
     with open_conversations(write=True) as conversations:
@@ -49,8 +76,10 @@ def opened_turn(
                 conversations.database, conversations, Paths.from_environment(), settings.memory, tell_news
             )
             with contextlib.closing(memory):
-                chat = Chat(assistant, conversations, settings, name, memory)
-                yield partial(_ask, chat, conversations, memory, found, explain)
+                shelf = Shelf(Paths.from_environment(), settings, Attachments(conversations.database))
+                with contextlib.closing(shelf):
+                    chat = Chat(assistant, conversations, settings, name, memory, shelf)
+                    yield partial(_ask, chat, conversations, memory, found, explain)
 
 
 def _ask(
@@ -63,8 +92,13 @@ def _ask(
     is_cancelled: Callable[[], bool],
 ) -> Pieces:
     from octavo.app.assistant.chat import AnswerDone, AnswerStarted, AnswerText
+    from octavo.app.assistant.document_turn import RECORD
+    from octavo.app.cli.asking import answer_lines
+    from octavo.app.cli.asking import explain as explain_documents
+    from octavo.storage.attachments import Attachments
 
     conversation = found or conversations.create()
+    from_documents = bool(Attachments(conversations.database).of(conversation.id).paths)
     for event in chat.turn(conversation.id, question, is_cancelled=is_cancelled):
         if isinstance(event, AnswerStarted) and event.left_out:
             tokens = sum(item.tokens for item in event.left_out)
@@ -73,8 +107,19 @@ def _ask(
                 f"{event.prompt_tokens:,} tokens of the context of {event.context:,}."
             )
         elif isinstance(event, AnswerText):
-            yield event.text
+            if not from_documents:  # their text is shown when it is checked
+                yield event.text
         elif isinstance(event, AnswerDone):
+            record = event.message.record.get(RECORD)
+            if record is not None:
+                yield "\n".join(answer_lines(event.message.text, record))
+                for note in record["notes"]:
+                    announce(note)
+                if explain:
+                    explain_documents(record)
+            if event.answer is None and record is not None:
+                yield None, event.message
+                continue
             if event.answer is None:
                 raise AppError(str(event.message.record["error"]))
             yield event.answer, event.message

@@ -119,15 +119,29 @@ def show(given: str, what: str | None, as_json: bool) -> None:
 @click.argument("given", nargs=-1, required=True, metavar="DOC...")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def remove(given: tuple[str, ...], yes: bool) -> None:
-    """Remove documents and everything that was made of them; the files themselves stay."""
+    """Remove documents and everything that was made of them, KV pages too; the files themselves stay."""
+    from octavo.app.cli.stored import open_conversations
     from octavo.app.documents.library import open_documents
+    from octavo.app.documents.removing import remove_document
+    from octavo.storage.attachments import Attachments
+    from octavo.storage.database import DatabaseMissingError
+    from octavo.storage.paths import Paths
 
+    paths = Paths.from_environment()
     with open_documents(write=True) as documents:
         for document in {found.seq: found for found in (_resolve(documents, item) for item in given)}.values():
             if not yes:
                 click.confirm(f"Remove {document.name}?", abort=True, err=True)
-            documents.remove(document.seq)
-            click.echo(f"Removed {document.name}.")
+            try:
+                with open_conversations(write=False) as conversations:
+                    holders = Attachments(conversations.database).holders(document.path)
+            except DatabaseMissingError:
+                holders = []
+            forgotten = remove_document(documents, document, holders, paths)
+            freed = f" {forgotten.freed()} are free again." if forgotten.freed() else ""
+            click.echo(f"Removed {document.name}.{freed}")
+            if forgotten.problem:
+                announce(forgotten.problem)
 
 
 @command.command(epilog=_DOC)
@@ -155,10 +169,13 @@ def _add(
     documents: Documents, given: tuple[str, ...], password: str | None, encoding: str | None, name: str, *, show: bool
 ) -> list[Added]:
     from octavo.app.cli.progress import count_bar
+    from octavo.app.cli.unlocking import unlocked
     from octavo.app.documents.index import Indexer, find_files
     from octavo.app.documents.parse import Reader
+    from octavo.app.documents.parsed import Outcome
 
     results: list[Added] = []
+    locked: list[Added] = []
     with Reader() as reader:
         indexer = Indexer(documents, reader)
         if "-" in given:
@@ -173,17 +190,25 @@ def _add(
             _tell(result, to_stdout=show)
         with count_bar("files") as progress:
             for result in indexer.add(paths, password=password, encoding=encoding, progress=progress):
+                if result.outcome == Outcome.ENCRYPTED:
+                    locked.append(result)  # nobody is asked in the middle of a folder
+                    continue
                 results.append(result)
                 _tell(result, to_stdout=show)
+        for result in locked:
+            results.append(unlocked(indexer, result))
+            _tell(results[-1], to_stdout=show)
     return results
 
 
 def _embed(documents: Documents, given: str | None, offline: bool | None) -> None:
     """Vectors for chunks that have none yet; without an embedder, keyword retrieval works and says so."""
-    from octavo.app.cli.embedding import embed, is_offline, opened_embedder
+    from octavo.app.cli.embedding import embed, opened_embedder
+    from octavo.app.settings import load_settings
 
+    settings = load_settings({"offline": offline})
     if any(document.num_chunks for document in documents.list()):
-        embed(documents, opened_embedder(documents, given, offline=is_offline(offline)))
+        embed(documents, opened_embedder(documents, given, offline=settings.offline, configured=settings.embedder))
     elif given is not None:
         from octavo.app.documents.embedder import CHOICE
 

@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from octavo.storage.documents import Documents
 
 
-def opened_embedder(documents: Documents, given: str | None, *, offline: bool) -> Embedder | None:
-    """The embedder that was named, now or earlier, else the default; None, and a sentence, where there is none.
+def opened_embedder(documents: Documents, given: str | None, *, offline: bool, configured: str = "") -> Embedder | None:
+    """The embedder that was given, that the settings name (`configured`), or that was chosen earlier, else the default;
+    None, and a sentence, where there is none.
 
     A name given is remembered. Raises AppError for a folder that is no embedder, and the engine's errors.
     """
@@ -21,7 +22,7 @@ def opened_embedder(documents: Documents, given: str | None, *, offline: bool) -
     from octavo.storage.errors import StorageError
     from octavo.storage.paths import Paths
 
-    choice = given or documents.choice(CHOICE)
+    choice = given or configured or documents.choice(CHOICE)
     try:
         with progress_bar() as progress:
             embedder = ensure_embedder(

@@ -3,64 +3,48 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from octavo.app.assistant.assistant import Answer
-from octavo.app.assistant.budget import Budget
+from octavo.app.assistant.budget import Budget, Turn, conversation, fit
 from octavo.app.documents import prompt
+from octavo.app.documents.answer import REFUSAL, DocumentAnswer, Mode, Prepared
 from octavo.app.documents.citations import Checked, Entailment, check
 from octavo.app.documents.evidence import Evidence, Source, gather
+from octavo.app.documents.pages_read import ReadPart, parts_read
+from octavo.app.documents.question import in_context
 from octavo.app.documents.refusal import Verdict, judge
 from octavo.app.documents.retrieve import Retrieval, retrieve
+from octavo.app.documents.whole import Whole, WholeDocuments, owner_of
 
 if TYPE_CHECKING:
-    from octavo.app.assistant.assistant import Assistant
+    from octavo.app.assistant.assistant import Assistant, TextEvent
     from octavo.app.documents.embedder import Embedder
     from octavo.engine.config import GenerationPolicy
     from octavo.engine.encoders import CrossEncoder
     from octavo.engine.tokenizer import Message
     from octavo.storage.documents import Documents, StoredDocument
 
-Mode = Literal["search", "read"]
-REFUSAL = "The documents do not answer this."
 _MOST_EVIDENCE = 1_200  # tokens: what a small model still reads with care, and a CPU in a few seconds
 _READ_AT_ONCE = 2_000  # tokens of a document that is read whole although it never was before
-_NEAREST = 3
+
+AskEvents = Generator["Prepared | TextEvent | DocumentAnswer", None, None]
 
 
 @dataclass(frozen=True, slots=True)
-class DocumentAnswer:
-    """What a question about documents came to. `answer` is None where nothing was generated."""
+class Question:
+    """A question about documents. `history` are the turns before it; `owner` is who the answer's pages belong to,
+    None the document itself; `system` is the person's own system prompt."""
 
     text: str
-    mode: Mode
-    refused: bool
-    verdict: Verdict
-    evidence: Evidence
-    checked: Checked | None
-    answer: Answer | None
-    retrieval: Retrieval
-    notes: tuple[str, ...]
-    seconds: dict[str, float]
-
-    def as_json(self) -> dict[str, Any]:
-        """The answer as `octavo ask --doc --json` prints it, next to what it prints of any answer."""
-        return {
-            "text": self.text,
-            "citations": [citation.as_json() for citation in self.checked.citations] if self.checked else [],
-            "ledger": [row.as_json() for row in self.evidence.ledger],
-            "mode": self.mode,
-            "refused": self.refused,
-            "coverage": self.verdict.coverage,
-            "missing_words": list(self.verdict.missing),
-            "nearest": [_place(source) for source in self.evidence.sources[:_NEAREST]] if self.refused else [],
-            "unsupported": list(self.checked.unsupported) if self.checked else [],
-            "notes": list(self.notes),
-            "stage_seconds": self.seconds,
-            **({"usage": {}} if self.answer is None else self.answer.record()),
-        }
+    among: Sequence[StoredDocument]
+    mode: Literal["auto", "search", "read"] = "auto"
+    history: Sequence[Turn] = ()
+    owner: str | None = None
+    system: str = ""
 
 
 class Asker:
@@ -71,7 +55,6 @@ class Asker:
         assistant: Assistant,
         documents: Documents,
         policy: GenerationPolicy,
-        model: str,
         *,
         embedder: Embedder | None = None,
         reranker: CrossEncoder | None = None,
@@ -80,147 +63,206 @@ class Asker:
         self._assistant = assistant
         self._documents = documents
         self._policy = policy
-        self._model = model
         self._embedder = embedder
         self._reranker = reranker
         self._entailment = entailment
+        self._wholes = WholeDocuments(assistant, documents)
 
-    def ask(
-        self,
-        question: str,
-        among: Sequence[StoredDocument],
-        *,
-        mode: Literal["auto", "search", "read"] = "auto",
-        history: Sequence[Message] = (),
-        is_cancelled: Callable[[], bool] = lambda: False,
-    ) -> DocumentAnswer:
-        """Answer from the documents, or refuse. Raises ContextTooLongError, StorageError."""
-        found = retrieve(self._documents, question, among, embedder=self._embedder, reranker=self._reranker)
+    @property
+    def budget(self) -> Budget:
+        """Of the context, for prompt and answer."""
+        return Budget.of(self._assistant.engine.max_context, self._policy.max_tokens)
+
+    def ask(self, question: Question, is_cancelled: Callable[[], bool] = lambda: False) -> DocumentAnswer:
+        """`events`, to its end."""
+        found = None
+        for event in self.events(question, is_cancelled):
+            if isinstance(event, DocumentAnswer):
+                found = event
+        assert found is not None, "it always ends with a DocumentAnswer"
+        return found
+
+    def events(self, question: Question, is_cancelled: Callable[[], bool] = lambda: False) -> AskEvents:
+        """Answer from the documents, or refuse: text as it comes, before it is checked, and at last the answer.
+
+        Raises ContextTooLongError, StorageError.
+        """
+        asked = in_context(question.text, [turn.messages[0].content for turn in question.history if turn.messages])
+        among = question.among
+        found = retrieve(self._documents, asked, among, embedder=self._embedder, reranker=self._reranker)
         verdict = judge(found)
         started = time.perf_counter()
-        budget = Budget.of(self._assistant.engine.max_context, self._policy.max_tokens)
-        around = len(self._assistant.tokenizer.encode_chat(self._messages(prompt.frame(question), history)))
-        room = max(min(budget.available - around, _MOST_EVIDENCE), 0)
-        evidence = gather(question, found.candidates, room, self._count)
-        seconds = {**found.seconds, "choose": round(time.perf_counter() - started, 6)}
+        around = len(self._encoded([*self._system(question, None), *self._user(prompt.frame(question.text))]))
+        room = max(min(self.budget.available - around, _MOST_EVIDENCE), 0)
+        evidence = gather(asked, found.candidates, room, self._count)
+        found.seconds["choose"] = round(time.perf_counter() - started, 6)
         notes = list(found.notes)
         if verdict.refused or not evidence.sources:
             verdict = replace(verdict, refused=True)
-            return DocumentAnswer(REFUSAL, "search", True, verdict, evidence, None, None, found, tuple(notes), seconds)
-        whole = self._whole(among, budget.available - around, mode, notes)
-        chosen: Mode = "search" if whole is None else "read"
-        sources = evidence.sources if whole is None else whole
-        answer, checked = self._answer(question, sources, chosen, among, history, is_cancelled)
-        if whole is not None and answer.error is None and answer.finish_reason != "cancelled":
-            self._documents_read(among[0])
-        seconds["generate"] = round(answer.metrics.e2e_s, 6)
-        supported = checked.num_sentences - len(checked.unsupported)
-        refused = answer.finish_reason in ("stop", "length") and supported == 0
-        text = REFUSAL if refused else checked.text
-        return DocumentAnswer(text, chosen, refused, verdict, evidence, checked, answer, found, tuple(notes), seconds)
-
-    def _answer(
-        self,
-        question: str,
-        sources: Sequence[Source],
-        mode: Mode,
-        among: Sequence[StoredDocument],
-        history: Sequence[Message],
-        is_cancelled: Callable[[], bool],
-    ) -> tuple[Answer, Checked]:
-        """An answer and its check; where sentences are not borne out, a second is asked for, and the better kept."""
-        from octavo.engine.tokenizer import Message
-
-        owner = f"document:{among[0].id}" if mode == "read" else ""
-        messages = self._messages(
-            f"{prompt.fenced(sources)}\n\n{prompt.request(question)}", history, sources if mode == "read" else ()
+            yield _refusal(verdict, evidence, found, notes)
+            return
+        whole = self.whole(question, notes)
+        sources = evidence.sources if whole is None else _nearest_first(whole.sources, evidence)
+        attempt = _Attempt(self, question, evidence, whole, is_cancelled)
+        yield from attempt.run(sources)
+        answer, checked = attempt.answer, attempt.checked
+        assert answer is not None, "it ran"
+        assert checked is not None, "it ran"
+        found.seconds["generate"] = round(answer.metrics.e2e_s, 6)
+        # What was cut off says something all the same; what ended and is borne out by nothing is no answer.
+        refused = answer.finish_reason in ("stop", "length") and checked.num_supported == 0
+        text, mode = REFUSAL if refused else checked.text, attempt.mode
+        verdict = replace(verdict, refused=refused)
+        parts = attempt.parts()
+        yield DocumentAnswer(
+            text, mode, refused, verdict, evidence, checked, answer, found, tuple(notes), found.seconds, parts
         )
-        if mode == "read":
-            messages[-1] = Message("user", prompt.request(question))
-        answer = self._run(messages, owner, is_cancelled)
-        checked = check(answer.text, sources, self._entailment)
-        if not checked.unsupported or answer.finish_reason == "cancelled" or answer.error is not None:
-            return answer, checked
-        again = [*messages, Message("assistant", answer.text), Message("user", prompt.repair(checked.unsupported))]
-        budget = Budget.of(self._assistant.engine.max_context, self._policy.max_tokens)
-        if len(self._assistant.tokenizer.encode_chat(again)) > budget.available:
-            return answer, checked
-        second = self._run(again, owner, is_cancelled)
-        better = check(second.text, sources, self._entailment)
-        if better.num_sentences and _share(better) < _share(checked):
-            return second, better
-        return answer, checked
 
-    def _run(self, messages: Sequence[Message], owner: str, is_cancelled: Callable[[], bool]) -> Answer:
-        answer = None
-        for event in self._assistant.answer(messages, self._policy, owner=owner, is_cancelled=is_cancelled):
-            if isinstance(event, Answer):
-                answer = event
-        assert answer is not None, "an answer always ends with its Answer"
-        return answer
-
-    def _messages(self, content: str, history: Sequence[Message], document: Sequence[Source] = ()) -> list[Message]:
-        """What stays the same comes first, so that its pages stay valid: instructions, a document read whole."""
-        from octavo.engine.tokenizer import Message
-
-        system = f"{prompt.INSTRUCTIONS}\n\n{prompt.fenced(document)}" if document else prompt.INSTRUCTIONS
-        return [Message("system", system), *history, Message("user", content)]
-
-    def _whole(
-        self, among: Sequence[StoredDocument], room: int, mode: str, notes: list[str]
-    ) -> tuple[Source, ...] | None:
-        """All of a single document as sources in order if it is to be read whole, None if it is to be searched."""
+    def whole(self, question: Question, notes: list[str]) -> Whole | None:
+        """The one document of a question if it is to be read whole, None if the documents are to be searched."""
+        mode, among = question.mode, question.among
         if mode == "search":
             return None
         if len(among) != 1:
             if mode == "read":
                 notes.append("Only a single document can be read whole; these were searched.")
             return None
-        document = among[0]
-        if document.num_characters > 8 * room:
-            sources: tuple[Source, ...] = ()
-            tokens = room + 1
-        else:
-            sources = tuple(
-                Source(f"C{place}", document, c.start, c.stop, c.page, c.headings, c.head, c.text, c.text)
-                for place, c in enumerate(self._documents.chunks_of(document), start=1)
-                if c.text.strip()
-            )
-            tokens = self._count(prompt.fenced(sources))
-        if tokens > room:
+        room = self.room_to_read(question)
+        whole = self._wholes.get(among[0], room)
+        if whole is None:
             if mode == "read":
-                notes.append(f"{document.name} is too long to be read whole in this context; it was searched.")
+                notes.append(
+                    f"{among[0].name} is longer than the {room:,} tokens that this context has for a document, so it "
+                    "was searched; the setting context makes more room."
+                )
             return None
-        if mode == "auto" and tokens > _READ_AT_ONCE and self._documents.choice(self._read_key(document)) != "1":
+        if mode == "auto" and whole.num_tokens > _READ_AT_ONCE and not whole.is_known(self._assistant):
             return None
-        return sources
+        return whole
 
-    def _documents_read(self, document: StoredDocument) -> None:
-        """Remember that its pages were computed, where the library may be written."""
-        from octavo.storage.errors import StorageError
+    def room_to_read(self, question: Question) -> int:
+        """Tokens there are for a document, beside the question and the person's system prompt."""
+        beside = self._user(f"{question.system}\n\n{prompt.request(question.text)}")
+        return self.budget.available - len(self._encoded(beside))
 
-        try:
-            self._documents.choose(self._read_key(document), "1")
-        except StorageError:
-            return  # another process has the right to write; the pages are there all the same
+    def _system(self, question: Question, whole: Whole | None) -> list[Message]:
+        """What stays the same comes first, so that its pages stay valid: instructions, a document read whole."""
+        from octavo.engine.tokenizer import Message
 
-    def _read_key(self, document: StoredDocument) -> str:
-        return f"read:{self._model}:{document.id}:{document.text_sha256[:16]}"
+        system = prompt.INSTRUCTIONS if whole is None else whole.system
+        return [Message("system", f"{system}\n\n{question.system}" if question.system else system)]
+
+    def _user(self, text: str) -> list[Message]:
+        from octavo.engine.tokenizer import Message
+
+        return [Message("user", text)]
+
+    def _encoded(self, messages: Sequence[Message]) -> list[int]:
+        return self._assistant.tokenizer.encode_chat(list(messages))
 
     def _count(self, text: str) -> int:
         return len(self._assistant.tokenizer.encode(text))
 
 
+class _Attempt:
+    """An answer and its check; where sentences are not borne out, a second is asked for, and the better kept."""
+
+    def __init__(
+        self,
+        asker: Asker,
+        question: Question,
+        evidence: Evidence,
+        whole: Whole | None,
+        is_cancelled: Callable[[], bool],
+    ) -> None:
+        self._asker, self._question, self._whole = asker, question, whole
+        self._is_cancelled = is_cancelled
+        self.mode: Mode = "search" if whole is None else "read"
+        request = prompt.request(question.text)
+        text = f"{prompt.fenced(evidence.sources)}\n\n{request}" if whole is None else request
+        turns = [*question.history, Turn(tuple(asker._user(text)))]
+        system = asker._system(question, whole)
+        fitted = fit(system, turns, asker.budget, asker._encoded)
+        self._messages = conversation(system, turns[fitted.num_left :])
+        self._prompt_ids = fitted.prompt_ids
+        self._num_left = fitted.num_left
+        self.answer: Answer | None = None
+        self.checked: Checked | None = None
+
+    def run(self, sources: Sequence[Source]) -> Generator[Prepared | TextEvent, None, None]:
+        """Events of the first try; the second is silent, for what came of the first is on the screen."""
+        from octavo.engine.tokenizer import Message
+
+        yield Prepared(self.mode, len(self._prompt_ids), self._num_left)
+        self.answer = yield from self._generate(self._messages)
+        self.checked = check(self.answer.text, sources, self._asker._entailment)
+        if not self.checked.unsupported or self.answer.finish_reason not in ("stop", "length"):
+            return
+        tried = [Message("assistant", self.answer.text), Message("user", prompt.repair(self.checked.unsupported))]
+        again = [*self._messages, *tried]
+        if len(self._asker._encoded(again)) > self._asker.budget.available:
+            return
+        repairing = self._generate(again)
+        second = _silently(repairing)
+        better = check(second.text, sources, self._asker._entailment)
+        if (
+            second.finish_reason in ("stop", "length")
+            and better.num_sentences
+            and _share(better) < _share(self.checked)
+        ):
+            self.answer, self.checked = second, better
+
+    def parts(self) -> tuple[ReadPart, ...] | None:
+        """What the attention selected of a document that was read whole."""
+        answer, checked = self.answer, self.checked
+        if self._whole is None or answer is None or answer.pages is None or checked is None:
+            return None
+        tokenizer = self._asker._assistant.tokenizer
+        return parts_read(answer.pages, self._prompt_ids, self._whole, tokenizer, checked.citations)
+
+    def _generate(self, messages: Sequence[Message]) -> Generator[TextEvent, None, Answer]:
+        asker, among = self._asker, self._question.among
+        own = self._question.owner or owner_of(among[0])
+        # Closed here and now, whoever still holds the events: that is what frees the engine.
+        with closing(
+            asker._assistant.answer(messages, asker._policy, owner=own, is_cancelled=self._is_cancelled)
+        ) as events:
+            for event in events:
+                if isinstance(event, Answer):
+                    return event
+                yield event
+        raise AssertionError("an answer always ends with its Answer")
+
+
+def _silently(events: Generator[TextEvent, None, Answer]) -> Answer:
+    while True:
+        try:
+            next(events)
+        except StopIteration as end:
+            answer: Answer = end.value
+            return answer
+
+
+def _refusal(verdict: Verdict, evidence: Evidence, found: Retrieval, notes: Sequence[str]) -> DocumentAnswer:
+    return DocumentAnswer(
+        REFUSAL,
+        "search",
+        True,
+        verdict,
+        evidence,
+        None,
+        None,
+        found,
+        tuple(notes),
+        found.seconds,
+    )
+
+
+def _nearest_first(sources: Sequence[Source], evidence: Evidence) -> tuple[Source, ...]:
+    """The sources with those in front that retrieval chose: a sentence without an id is looked for there first."""
+    ranks = {source.start: rank for rank, source in enumerate(evidence.sources)}
+    return tuple(sorted(sources, key=lambda source: ranks.get(source.start, len(ranks))))
+
+
 def _share(checked: Checked) -> float:
     return len(checked.unsupported) / max(checked.num_sentences, 1)
-
-
-def _place(source: Source) -> dict[str, Any]:
-    text = " ".join(source.text.split())
-    return {
-        "document": source.document.name,
-        "page": source.page,
-        "start": source.start,
-        "end": source.end,
-        "text": text if len(text) <= 200 else text[:199] + "…",
-    }

@@ -57,6 +57,10 @@ class Checked:
     num_sentences: int
     unknown_ids: tuple[str, ...]
 
+    @property
+    def num_supported(self) -> int:
+        return self.num_sentences - len(self.unsupported)
+
 
 def check(answer: str, sources: Sequence[Source], entailment: Entailment | None = None) -> Checked:
     """Check each sentence of an answer against the sources it cites.

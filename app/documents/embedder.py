@@ -81,11 +81,15 @@ def load_embedder(choice: str, paths: Paths) -> Embedder | None:
         return None
     from octavo.engine.encoders import SentenceEncoder
 
-    weights = folder / "model.safetensors"
-    stat = weights.stat()
-    known = folder == paths.models_dir / _NAME
-    name = _NAME if known else f"{folder.absolute()}:{stat.st_size}:{stat.st_mtime_ns}"
-    return Embedder(name, SentenceEncoder(folder))
+    return Embedder(embedder_name(folder, paths), SentenceEncoder(folder))
+
+
+def embedder_name(folder: Path, paths: Paths) -> str:
+    """What the vectors of the embedder in a folder are kept under."""
+    if folder == paths.models_dir / _NAME:
+        return _NAME
+    stat = (folder / "model.safetensors").stat()
+    return f"{folder.absolute()}:{stat.st_size}:{stat.st_mtime_ns}"
 
 
 def ensure_embedder(

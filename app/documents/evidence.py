@@ -39,6 +39,7 @@ class LedgerRow:
     cosine: float | None = None
     fused: float = 0.0
     reranked: float | None = None
+    document_id: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """The row in values that JSON has."""
@@ -171,6 +172,7 @@ def _row(name: str | None, candidate: Candidate, decision: str, reason: str, tok
         candidate.cosine,
         candidate.fused,
         candidate.reranked,
+        candidate.document.id,
     )
 
 

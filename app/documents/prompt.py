@@ -22,6 +22,7 @@ _OPEN, _CLOSE = "<sources>", "</sources>"
 _HEADED = 200  # characters in which a chunk shows its heading
 _FENCE = re.compile(r"<(/?)\s*sources\s*>", re.IGNORECASE)
 _ID = re.compile(r"\[\s*(C\d+)\s*\]")
+_MARKS = re.compile(r"\s*\[(?:C\d+|unsupported)\]")
 
 
 def fenced(sources: Sequence[Source]) -> str:
@@ -29,9 +30,24 @@ def fenced(sources: Sequence[Source]) -> str:
     return "\n\n".join((_OPEN, *(_shown(source) for source in sources), _CLOSE))
 
 
+def places(sources: Sequence[Source]) -> list[tuple[int, int]]:
+    """Where the text of each source stands in `fenced(sources)`, without its name and headings."""
+    spans, place = [], len(_OPEN) + 2
+    for source in sources:
+        shown, text = _shown(source), _harmless(source.text.strip())
+        spans.append((place + len(shown) - len(text), place + len(shown)))
+        place += len(shown) + 2
+    return spans
+
+
 def frame(question: str) -> str:
     """Everything of the prompt but the sources, to count what is left for them."""
     return f"{INSTRUCTIONS}\n\n{_OPEN}\n\n\n\n{_CLOSE}\n\n{request(question)}"
+
+
+def unmarked(text: str) -> str:
+    """An earlier answer for the history: its ids named sources of its own question, and would name others now."""
+    return _MARKS.sub("", text)
 
 
 def request(question: str) -> str:

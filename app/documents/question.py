@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib import resources
 
 from octavo.storage.words import entries, words_of
 
 _WORD = re.compile(r"\w+(?:[-'’]\w+)*")
 _WIDE = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
+_QUOTED = re.compile('["“„«「].*?["”“»」]')
 # Chinese words of one character that join others; a pair across one of them is no word.
 _PARTICLES = re.compile("[是的了吗呢在由从像个把被和与]")
 _SHORTEST_STEM = 4
+# Words that stand for something said before; without it a question cannot be looked up.
+_POINTING = re.compile(
+    r"\b(?:it|its|they|them|their|theirs|he|him|his|she|her|hers|this|that|these|those|"
+    r"er|ihn|ihm|sein|seine|seiner|sie|ihr|ihre|ihrer|dies|diese|dieser|dieses|davon|dazu|darin)\b|"
+    "[它他她其]|这[个些]?|那[个些]?",
+    re.IGNORECASE,
+)
 
 
 @functools.cache
@@ -44,6 +52,11 @@ def terms_of(question: str) -> list[str]:
             terms |= dict.fromkeys(pair for piece in pieces for pair in entries(piece)[:-1] or [piece])
         terms |= dict.fromkeys(part for part in re.findall(r"\w+", rest) if len(part) > 1 or part.isdigit())
     return list(terms)
+
+
+def in_context(question: str, earlier: Sequence[str]) -> str:
+    """The question as it is looked up: with the one before it, where it points back to that."""
+    return f"{question} {earlier[-1]}" if earlier and _POINTING.search(_QUOTED.sub(" ", question)) else question
 
 
 def covered(terms: Iterable[str], texts: Iterable[str]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from octavo.app.assistant import budget, history
-from octavo.app.assistant import chat as chat_module
+from octavo.app.assistant import draft as draft_module
 from octavo.app.assistant.assistant import Assistant
 from octavo.app.assistant.chat import (
     AnswerDone,
@@ -171,7 +171,7 @@ def test_text_is_saved_while_it_comes(
     chat: Chat, conversations: Conversations, conversation_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [100.0]
-    monkeypatch.setattr(chat_module.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(draft_module.time, "monotonic", lambda: clock[0])
     unsaved = []
     text = ""
     for event in chat.turn(conversation_id, "Hello"):

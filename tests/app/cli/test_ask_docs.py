@@ -31,7 +31,9 @@ class Scripted:
         self.answers = list(answers)
         self.prompts: list[list[Message]] = []
         self.owners: list[str] = []
-        self.engine = SimpleNamespace(max_context=4096)
+        self.engine = SimpleNamespace(
+            max_context=4096, inspection=SimpleNamespace(num_known=lambda ids: 0), config=SimpleNamespace(page_size=32)
+        )
         self.tokenizer = SimpleNamespace(
             encode=lambda text: text.split(),
             encode_chat=lambda messages: [word for message in messages for word in message.content.split()],

@@ -1,0 +1,83 @@
+"""What a question about documents comes to, as values that can be printed and stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from octavo.app.assistant.assistant import Answer
+    from octavo.app.documents.citations import Checked
+    from octavo.app.documents.evidence import Evidence, Source
+    from octavo.app.documents.pages_read import ReadPart
+    from octavo.app.documents.refusal import Verdict
+    from octavo.app.documents.retrieve import Retrieval
+
+Mode = Literal["search", "read"]
+REFUSAL = "The documents do not answer this."
+_NEAREST = 3
+_STORED_ROWS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A prompt is made and goes to the model; the first `num_left` turns of the history are not in it."""
+
+    mode: Mode
+    prompt_tokens: int
+    num_left: int
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentAnswer:
+    """What a question about documents came to. `answer` is None where nothing was generated.
+
+    `parts` are what its attention selected of a document that was read whole, None where nothing was to be selected:
+    all of it was read.
+    """
+
+    text: str
+    mode: Mode
+    refused: bool
+    verdict: Verdict
+    evidence: Evidence
+    checked: Checked | None
+    answer: Answer | None
+    retrieval: Retrieval
+    notes: tuple[str, ...]
+    seconds: dict[str, float]
+    parts: tuple[ReadPart, ...] | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The answer as `octavo ask --doc --json` prints it, next to what it prints of any answer."""
+        usage = {"usage": {}} if self.answer is None else self.answer.record()
+        return {"text": self.text, **self.record(), "stage_seconds": self.seconds, **usage}
+
+    def record(self) -> dict[str, Any]:
+        """How the answer stands to its documents, in values that JSON has: what is kept beside its text."""
+        checked = self.checked
+        return {
+            "citations": [citation.as_json() for citation in checked.citations] if checked else [],
+            "ledger": [row.as_json() for row in self.evidence.ledger[:_STORED_ROWS]],
+            "mode": self.mode,
+            "refused": self.refused,
+            "coverage": self.verdict.coverage,
+            "missing_words": list(self.verdict.missing),
+            "nearest": [_place(source) for source in self.evidence.sources[:_NEAREST]] if self.refused else [],
+            "unsupported": list(checked.unsupported) if checked else [],
+            "unknown_ids": list(checked.unknown_ids) if checked else [],
+            "pages_read": [part.as_json() for part in self.parts] if self.parts is not None else None,
+            "notes": list(self.notes),
+        }
+
+
+def _place(source: Source) -> dict[str, Any]:
+    text = " ".join(source.text.split())
+    return {
+        "document": source.document.name,
+        "document_id": source.document.id,
+        "page": source.page,
+        "start": source.start,
+        "end": source.end,
+        "text": text if len(text) <= 200 else text[:199] + "…",
+    }

@@ -1,0 +1,166 @@
+"""A document read in the background: its KV pages are filled while the engine has nothing else to do.
+
+Questions are answered by searching meanwhile. Pages that are filled stay filled, so reading stops for a question and
+goes on after it, and after a restart it is found done.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from octavo.app.documents.asking import Asker, Question
+from octavo.app.documents.whole import Whole, owner_of
+from octavo.engine.errors import EngineError
+from octavo.storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from octavo.app.assistant.assistant import Assistant
+    from octavo.app.documents.shelf import Shelf
+    from octavo.storage.documents import StoredDocument
+
+_TOLD_EVERY = 0.5  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentReading:
+    """`done` of `total` pages of the document are read: its own, or KV pages where `has_pages` is false.
+
+    With `note` it is not read whole, and that is why.
+    """
+
+    conversation_id: str
+    document: str
+    done: int = 0
+    total: int = 0
+    has_pages: bool = False
+    note: str = ""
+
+    @property
+    def is_done(self) -> bool:
+        return bool(self.total) and self.done == self.total
+
+
+class BackgroundReader:
+    """`want` and `stop` are for any thread, all else for the engine's. Without a shelf there is nothing to read."""
+
+    def __init__(self, shelf: Shelf | None, emit: Callable[[DocumentReading], None], wake: Callable[[], None]) -> None:
+        self.shelf = shelf
+        self._emit = emit
+        self._wake = wake
+        self._wanted: str | None = None
+        self._is_stale = False  # something else is wanted, or something else is open
+        self._whole: Whole | None = None
+        self._state: DocumentReading | None = None
+        self._request: int | None = None
+        self._told = 0.0
+
+    def want(self, conversation_id: str | None) -> None:
+        """Read what is open in this conversation now, if it is one document that is to be read whole."""
+        if self.shelf is not None:
+            self._wanted = conversation_id
+            self._is_stale = True
+            self._wake()
+
+    def stop(self) -> bool:
+        """Read no further; False if nothing was being read."""
+        state, wanted = self._state, self._wanted
+        self._wanted, self._is_stale = None, True
+        return wanted is not None and state is not None and not state.is_done and not state.note
+
+    def work(self, assistant: Assistant | None, is_free: Callable[[], bool]) -> None:
+        """Read on as long as the engine `is_free`."""
+        while assistant is not None and is_free():
+            try:
+                if not self._step(assistant):
+                    return
+            except (EngineError, StorageError) as error:
+                self.pause(assistant)
+                conversation_id, self._wanted = self._wanted or "", None
+                self._emit(DocumentReading(conversation_id, "", note=str(error)))
+
+    def pause(self, assistant: Assistant | None) -> None:
+        """Leave the engine to somebody else, or for good; what was read stays."""
+        if assistant is not None and self._request is not None:
+            assistant.engine.cancel(self._request)
+        self._request = self._whole = self._state = None
+
+    def _step(self, assistant: Assistant) -> bool:
+        """True if there is more to do."""
+        if self._is_stale:
+            self._is_stale = False
+            self.pause(assistant)
+        wanted = self._wanted
+        if wanted is None:
+            return False
+        if self._state is None:
+            self._begin(assistant, wanted)
+        if self._whole is None or self._state is None or self._state.is_done:
+            return False
+        self._advance(assistant, self._whole, self._state)
+        return True
+
+    def _begin(self, assistant: Assistant, conversation_id: str) -> None:
+        shelf = self.shelf
+        assert shelf is not None, "something is wanted"
+        attached, among = shelf.askable(conversation_id)
+        documents = shelf.documents()
+        self._state = DocumentReading(conversation_id, among[0].name if among else "")
+        if len(among) != 1 or attached.mode == "search" or documents is None:
+            return
+        policy = shelf.settings.generation.policy()
+        asker, notes = Asker(assistant, documents, policy), []  # type: tuple[Asker, list[str]]
+        question = Question("", among, "read", system=shelf.settings.system)
+        self._whole = asker.whole(question, notes)
+        if self._whole is None:
+            self._state = replace(self._state, note=notes[0] if attached.mode == "read" else "")
+            if self._state.note:
+                self._emit(self._state)
+            return
+        if self._whole.is_known(assistant):
+            self._tell(self._whole, self._whole.num_tokens)
+
+    def _advance(self, assistant: Assistant, whole: Whole, state: DocumentReading) -> None:
+        from octavo.engine.config import GenerationPolicy
+        from octavo.engine.events import DoneEvent
+
+        engine = assistant.engine
+        if self._request is None:
+            policy, owner = GenerationPolicy(temperature=0.0, max_tokens=1), owner_of(whole.document)
+            self._request = engine.submit(list(whole.prompt_ids), policy, owner=owner)
+        for event in engine.step():
+            if event.request_id == self._request and isinstance(event, DoneEvent):
+                if event.error is not None:
+                    raise EngineError(f"{state.document} could not be read whole: {event.error}.")
+                self._request = None
+                self._tell(whole, whole.num_tokens)
+                return
+        sequence = next((each for each in engine.sequences if each.request_id == self._request), None)
+        now = time.monotonic()
+        if sequence is not None and now - self._told >= _TOLD_EVERY:
+            self._told = now
+            # The last one is read when the last token is.
+            self._tell(whole, min(sequence.num_computed, whole.num_tokens - 1))
+
+    def _tell(self, whole: Whole, num_tokens: int) -> None:
+        assert self._state is not None, "it has begun"
+        assert self.shelf is not None, "it has begun"
+        done, total = pages_done(whole.document, num_tokens, whole.num_tokens, self.shelf.settings.page_size)
+        self._state = replace(self._state, done=done, total=total, has_pages=bool(whole.document.pages))
+        self._emit(self._state)
+
+
+def pages_done(document: StoredDocument, num_read: int, num_tokens: int, page_size: int) -> tuple[int, int]:
+    """Pages of a document that `num_read` of its `num_tokens` tokens cover, and all: its own, or else KV pages."""
+    if not document.pages:
+        return -(-num_read // page_size) if num_read == num_tokens else num_read // page_size, -(
+            -num_tokens // page_size
+        )
+    total = len(document.pages)
+    if num_read == num_tokens:
+        return total, total
+    place = document.num_characters * num_read / num_tokens
+    return max(bisect_right(document.pages, place) - 1, 0), total
