@@ -16,6 +16,6 @@ def told(check: Check) -> list[str]:
         lines.append("    Both are kept until you decide.")
     elif check.finding.confirm:
         lines.append("    It is about health or safety: please make sure that it is right.")
-    unread = f"; {check.num_unread} pairs were left unread, for there is no model" if check.num_unread else ""
-    lines.append(f"    checked by {check.checked_by}{unread}")
+    unread = f"; {check.num_unread} pairs were left unread, for want of a model that reads them"
+    lines.append(f"    checked by {check.checked_by}{unread if check.num_unread else ''}")
     return lines
