@@ -34,6 +34,8 @@ def examine(environ: Mapping[str, str] | None = None) -> Report:
     report = Report()
     for part, look in (("python", _python), ("hardware", _hardware), ("torch", _torch), ("kernels", _kernels)):
         _attempt(report, part, look)
+    if report.facts["torch"].get("sees_gpu"):
+        _attempt(report, "gpu kernels", _gpu_kernels)
     try:
         paths = Paths.from_environment()
     except StorageError as error:
@@ -148,6 +150,20 @@ def _kernels(report: Report) -> dict[str, Any]:
             "Install a C compiler (on Debian and Ubuntu: apt install build-essential), then Octavo again.",
         )
     return {**kernels.report, "threads": kernels.threads}
+
+
+def _gpu_kernels(report: Report) -> dict[str, Any]:
+    """Compiles them, the first time."""
+    from octavo.engine.kernels.dispatch import load_kernels
+
+    chosen = load_kernels("cuda").report
+    slow = [name for name, implementation in chosen.items() if implementation == "torch"]
+    if slow:
+        report.problem(
+            f"The Triton kernels for {', '.join(slow)} are not used, so answers on the GPU are slow.",
+            "Install triton as torch wants it (pip install --force-reinstall torch), and a C compiler.",
+        )
+    return dict(chosen)
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, Any]:

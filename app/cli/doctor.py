@@ -48,7 +48,7 @@ def _lines(part: str, facts: dict[str, Any]) -> Iterator[str]:
             yield from (f"  {_row(item)}" for item in value)
         else:
             # Settings and variables are shown as they are written.
-            shown = label if part in ("settings", "environment", "kernels") else label.replace("_", " ")
+            shown = label if part in ("settings", "environment", "kernels", "gpu kernels") else label.replace("_", " ")
             yield f"{shown:<31} {_text(label, value)}"
     if not facts:
         yield "nothing found"

@@ -3,14 +3,13 @@
 import importlib
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from torch import Tensor
 
 from octavo.engine.errors import EngineError
 from octavo.engine.hardware import usable_cores
@@ -26,23 +25,30 @@ from octavo.engine.kernels.gather import gather_pages_native, gather_pages_torch
 from octavo.engine.kernels.kv_write import write_kv_native, write_kv_torch
 from octavo.engine.kernels.linear import NativeLinear, linear_torch
 from octavo.engine.kernels.norm import rms_norm_native, rms_norm_torch
+from octavo.engine.kernels.operations import (
+    AttendPagesOp,
+    AttendTailOp,
+    EncodePagesOp,
+    GatherPagesOp,
+    LinearOp,
+    PageBoundsOp,
+    RmsNormOp,
+    SectionBoundsOp,
+    SelectPagesOp,
+    SiluMulOp,
+    WriteKvOp,
+)
 from octavo.engine.kernels.paged_attention import (
-    AttentionState,
     attend_pages_native,
     attend_pages_torch,
     attend_tail_native,
     attend_tail_torch,
 )
 from octavo.engine.kernels.select import (
-    SelectionLimits,
-    SelectionScratch,
     select_pages_native,
     select_pages_torch,
 )
 from octavo.engine.kernels.selfcheck import failure
-from octavo.engine.kv.bounds import BoundsLayout
-from octavo.engine.kv.codec import PageLayout
-from octavo.engine.weights.matrix import Weight
 
 if TYPE_CHECKING:
     from octavo.engine.kernels._native import Ops
@@ -51,129 +57,7 @@ _log = logging.getLogger(__name__)
 
 ISA_VARIABLE = "OCTAVO_NATIVE_ISA"
 _REMEDY = "install octavo where a C compiler is found, or use the torch kernels"
-
-
-class LinearOp(Protocol):
-    """See `linear_torch`."""
-
-    def __call__(self, x: Tensor, weights: Sequence[Weight], biases: Sequence[Tensor | None], /) -> list[Tensor]: ...
-
-
-class RmsNormOp(Protocol):
-    """See `rms_norm_torch`."""
-
-    def __call__(
-        self,
-        x: Tensor,
-        weight: Tensor,
-        eps: float,
-        residual: Tensor | None = None,
-        dtype: torch.dtype = torch.float32,
-    ) -> Tensor: ...
-
-
-class SiluMulOp(Protocol):
-    """See `silu_mul_torch`."""
-
-    def __call__(self, gate: Tensor, up: Tensor, dtype: torch.dtype | None = None) -> Tensor: ...
-
-
-class WriteKvOp(Protocol):
-    """See `write_kv_torch`."""
-
-    def __call__(
-        self, slab: Tensor, slots: Tensor, offsets: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor
-    ) -> None: ...
-
-
-class EncodePagesOp(Protocol):
-    """See `encode_pages_torch`."""
-
-    def __call__(self, kv: Tensor, layout: PageLayout, /) -> Tensor: ...
-
-
-class GatherPagesOp(Protocol):
-    """See `gather_pages_torch`."""
-
-    def __call__(
-        self,
-        slab: Tensor,
-        layout: PageLayout,
-        slots: Tensor,
-        starts: Tensor,
-        cos: Tensor,
-        sin: Tensor,
-        dtype: torch.dtype,
-    ) -> tuple[Tensor, Tensor]: ...
-
-
-class AttendPagesOp(Protocol):
-    """See `attend_pages_torch`."""
-
-    def __call__(
-        self,
-        q: Tensor,
-        slab: Tensor,
-        layout: PageLayout,
-        slots: Tensor,
-        distances: Tensor,
-        num_pages: Tensor,
-        cos: Tensor,
-        sin: Tensor,
-        scale: float,
-        state: AttentionState,
-        fresh: bool,
-    ) -> None: ...
-
-
-class AttendTailOp(Protocol):
-    """See `attend_tail_torch`."""
-
-    def __call__(
-        self,
-        q: Tensor,
-        tails: Tensor,
-        layout: PageLayout,
-        tail_slots: Tensor,
-        tail_tokens: Tensor,
-        cos: Tensor,
-        sin: Tensor,
-        scale: float,
-        state: AttentionState,
-    ) -> Tensor: ...
-
-
-class PageBoundsOp(Protocol):
-    """See `page_bounds_torch`."""
-
-    def __call__(self, encoded: Tensor, pages: PageLayout, layout: BoundsLayout) -> Tensor: ...
-
-
-class SectionBoundsOp(Protocol):
-    """See `section_bounds_torch`."""
-
-    def __call__(self, bounds: Tensor, layout: BoundsLayout, page_ids: Tensor) -> Tensor: ...
-
-
-class SelectPagesOp(Protocol):
-    """See `select_pages_torch`."""
-
-    def __call__(
-        self,
-        q: Tensor,
-        bounds: Tensor,
-        sections: Tensor,
-        layout: BoundsLayout,
-        page_ids: Tensor,
-        num_pages: Tensor,
-        distances: Tensor,
-        cos: Tensor,
-        sin: Tensor,
-        scale: float,
-        read: Tensor | None,
-        limits: SelectionLimits,
-        scratch: SelectionScratch,
-    ) -> tuple[Tensor, Tensor]: ...
+_TRITON_REMEDY = "install the package triton and a C compiler, which it needs, or use the torch kernels"
 
 
 @dataclass(frozen=True)
@@ -195,12 +79,16 @@ class Kernels:
     threads: int
 
 
-def load_kernels(device: str = "cpu", prefer: Literal["auto", "native", "torch"] = "auto") -> Kernels:
+Preference = Literal["auto", "native", "triton", "torch"]
+
+
+def load_kernels(device: str = "cpu", prefer: Preference = "auto") -> Kernels:
     """The fastest kernels for `device` that agree with their references, each checked once here.
 
-    "auto" and "native" take the C kernels on a CPU; where they are missing or wrong, "auto" logs a warning
-    and takes torch, and "native" raises EngineError. The variable OCTAVO_NATIVE_ISA (avx512, avx2 or
-    portable) replaces the processor's best instruction set; EngineError if the processor lacks it.
+    "auto" takes the C kernels on a CPU and Triton's on CUDA; where they are missing or wrong it logs a warning and
+    takes torch. "native" and "triton" raise EngineError then; on a CPU "triton" runs in its interpreter, if that was
+    asked for (see triton_jit.py). The variable OCTAVO_NATIVE_ISA (avx512, avx2 or portable) replaces the processor's
+    best instruction set; EngineError if the processor lacks it.
     """
     implementations: dict[str, Any] = {
         "linear": linear_torch,
@@ -216,20 +104,59 @@ def load_kernels(device: str = "cpu", prefer: Literal["auto", "native", "torch"]
         "select_pages": select_pages_torch,
     }
     report = dict.fromkeys(implementations, "torch")
-    ops = None if prefer == "torch" or torch.device(device).type != "cpu" else _native_ops()
-    if ops is None:
-        if prefer == "native":
-            raise EngineError(f"The native kernels cannot run on {device} here; {_REMEDY}.")
+    found = None if prefer == "torch" else _compiled(torch.device(device), prefer)
+    if found is None:
         return Kernels(**implementations, report=report, threads=torch.get_num_threads())
-    for name, native in _native_implementations(ops).items():
-        problem = failure(name, native)
+    for name, compiled in found.implementations.items():
+        problem = failure(name, compiled, device)
         if problem is None:
-            implementations[name], report[name] = native, f"native {ops.isa}"
-        elif prefer == "native":
-            raise EngineError(f"The native kernel {name} ({ops.isa}) is wrong: {problem}; {_REMEDY}.")
+            implementations[name], report[name] = compiled, found.label
+        elif prefer != "auto":
+            raise EngineError(f"The kernel {name} ({found.label}) is wrong: {problem}; {found.remedy}.")
         else:
-            _log.warning("the native kernel %s (%s) is not used: %s", name, ops.isa, problem)
-    return Kernels(**implementations, report=report, threads=ops.threads)
+            _log.warning("the kernel %s (%s) is not used: %s", name, found.label, problem)
+    return Kernels(**implementations, report=report, threads=found.threads)
+
+
+@dataclass(frozen=True)
+class _Compiled:
+    """Kernels that may take the place of torch's; `remedy` is what to do where one of them fails."""
+
+    implementations: Mapping[str, Any]
+    label: str
+    remedy: str
+    threads: int
+
+
+def _compiled(device: torch.device, prefer: Preference) -> _Compiled | None:
+    """The kernels for a device; None, after a warning, where they are missing. EngineError if they were asked for."""
+    uses_triton = prefer == "triton" or (prefer == "auto" and device.type == "cuda")
+    if not uses_triton and device.type != "cpu":
+        found = None
+    else:
+        found = _triton_kernels(device) if uses_triton else _native_kernels()
+    if found is None and prefer != "auto":
+        name, remedy = ("Triton", _TRITON_REMEDY) if uses_triton else ("native", _REMEDY)
+        raise EngineError(f"The {name} kernels cannot run on {device} here; {remedy}.")
+    return found
+
+
+def _native_kernels() -> _Compiled | None:
+    ops = _native_ops()
+    if ops is None:
+        return None
+    return _Compiled(_native_implementations(ops), f"native {ops.isa}", _REMEDY, ops.threads)
+
+
+def _triton_kernels(device: torch.device) -> _Compiled | None:
+    try:
+        kernels = importlib.import_module("octavo.engine.kernels.triton_kernels")
+    except ImportError as error:
+        _log.warning("the Triton kernels are missing (%s), generation will be slow: %s", error, _TRITON_REMEDY)
+        return None
+    if device.type == "cpu" and not kernels.is_interpreted():
+        return None
+    return _Compiled(kernels.IMPLEMENTATIONS, kernels.LABEL, _TRITON_REMEDY, torch.get_num_threads())
 
 
 def _native_implementations(ops: "Ops") -> dict[str, Any]:

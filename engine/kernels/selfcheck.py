@@ -1,4 +1,4 @@
-"""A tiny run of each native operation against its reference, before it is trusted with a model."""
+"""A tiny run of each compiled operation against its reference, before it is trusted with a model."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -23,12 +23,39 @@ from octavo.engine.weights.matrix import BlockMatrix
 _TOLERANCE = 1e-4
 
 
-def failure(op: str, native: Callable[..., Any]) -> str | None:
-    """What is wrong with the native operation called `op`, or None if it agrees with its reference."""
+class _Source:
+    """Random numbers, the same on every device."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._generator = torch.Generator().manual_seed(0)
+
+    def normal(self, *shape: int) -> Tensor:
+        return torch.randn(shape, generator=self._generator).to(self._device)
+
+    def uniform(self, *shape: int) -> Tensor:
+        return torch.rand(shape, generator=self._generator).to(self._device)
+
+    def integers(self, end: int, shape: tuple[int, ...], dtype: torch.dtype = torch.int32) -> Tensor:
+        return torch.randint(end, shape, dtype=dtype, generator=self._generator).to(self._device)
+
+    def permutation(self, count: int) -> Tensor:
+        return torch.randperm(count, generator=self._generator).int().to(self._device)
+
+    def given(self, *numbers: int) -> Tensor:
+        """These numbers, int32."""
+        return torch.tensor(numbers, dtype=torch.int32, device=self._device)
+
+    def empty_state(self) -> AttentionState:
+        return AttentionState.empty(1, 4, 8, self._device)
+
+
+def failure(op: str, compiled: Callable[..., Any], device: str = "cpu") -> str | None:
+    """What is wrong with the operation called `op` on `device`, or None if it agrees with its reference."""
     try:
-        return _CHECKS[op](native, torch.Generator().manual_seed(0))
-    except (AttributeError, RuntimeError, ValueError, MemoryError) as error:
-        return f"it failed: {error}"
+        return _CHECKS[op](compiled, _Source(device))
+    except Exception as error:  # a compiler may raise anything, and this is what should say so
+        return f"it failed: {(str(error).strip() or type(error).__name__).splitlines()[-1]}"
 
 
 def _difference(got: Tensor, expected: Tensor) -> str | None:
@@ -36,48 +63,48 @@ def _difference(got: Tensor, expected: Tensor) -> str | None:
     return None if error <= _TOLERANCE else f"it differs from its reference by {error:.1e} of the maximum"
 
 
-def _linear(native: Callable[..., Any], generator: torch.Generator) -> str | None:
+def _linear(compiled: Callable[..., Any], source: _Source) -> str | None:
     # Bytes below 60 make every float16 scale among them finite and small.
     weights = [
         BlockMatrix(
             format,
             (3, 256),
-            torch.randint(60, (3, format.row_bytes(256)), dtype=torch.uint8, generator=generator),
+            source.integers(60, (3, format.row_bytes(256)), torch.uint8),
         )
         for format in Format  # noqa: A001
     ]
-    x = torch.randn(5, 256, generator=generator)
+    x = source.normal(5, 256)
     for weight in weights:
-        (got,) = native(x, [weight], [None])
+        (got,) = compiled(x, [weight], [None])
         problem = _difference(got, linear_torch(x, [weight], [None])[0])
         if problem:
             return f"for {weight.format_name} {problem}"
     return None
 
 
-def _rms_norm(native: Callable[..., Any], generator: torch.Generator) -> str | None:
-    x, weight = torch.randn(2, 40, generator=generator), torch.randn(40, generator=generator)
-    return _difference(native(x, weight, 1e-5), rms_norm_torch(x, weight, 1e-5))
+def _rms_norm(compiled: Callable[..., Any], source: _Source) -> str | None:
+    x, weight = source.normal(2, 40), source.normal(40)
+    return _difference(compiled(x, weight, 1e-5), rms_norm_torch(x, weight, 1e-5))
 
 
-def _silu_mul(native: Callable[..., Any], generator: torch.Generator) -> str | None:
-    gate, up = torch.randn(2, 40, generator=generator), torch.randn(2, 40, generator=generator)
-    return _difference(native(gate, up), silu_mul_torch(gate, up))
+def _silu_mul(compiled: Callable[..., Any], source: _Source) -> str | None:
+    gate, up = source.normal(2, 40), source.normal(2, 40)
+    return _difference(compiled(gate, up), silu_mul_torch(gate, up))
 
 
-def _paged(generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+def _paged(source: _Source) -> tuple[Tensor, Tensor, Tensor]:
     """A slab of 3 pages of 4 tokens, 2 KV heads and dimension 8, and tables of 12 angles."""
-    slab = torch.randn(3, 2, 2, 4, 8, generator=generator)
-    angles = torch.rand(12, 4, generator=generator)
+    slab = source.normal(3, 2, 2, 4, 8)
+    angles = source.uniform(12, 4)
     return slab, angles.cos(), angles.sin()
 
 
-def _write_kv(native: Callable[..., Any], generator: torch.Generator) -> str | None:
-    slab, cos, sin = _paged(generator)
+def _write_kv(compiled: Callable[..., Any], source: _Source) -> str | None:
+    slab, cos, sin = _paged(source)
     expected = slab.clone()
-    slots, offsets = torch.tensor([2, 0], dtype=torch.int32), torch.tensor([3, 1], dtype=torch.int32)
-    k, v = torch.randn(2, 2, 8, generator=generator), torch.randn(2, 2, 8, generator=generator)
-    for write, target in ((native, slab), (write_kv_torch, expected)):
+    slots, offsets = source.given(2, 0), source.given(3, 1)
+    k, v = source.normal(2, 2, 8), source.normal(2, 2, 8)
+    for write, target in ((compiled, slab), (write_kv_torch, expected)):
         write(target, slots, offsets, k, v, cos[:4], sin[:4])
     return _difference(slab, expected)
 
@@ -86,39 +113,39 @@ def _layouts() -> Iterator[PageLayout]:
     return (PageLayout(codec, 2, 4, 8) for codec in CODECS.values())
 
 
-def _slots() -> tuple[Tensor, Tensor]:
+def _slots(source: _Source) -> tuple[Tensor, Tensor]:
     """Slots of two pages, and a position for each."""
-    return torch.tensor([2, 0]).int(), torch.tensor([6, 2]).int()
+    return source.given(2, 0), source.given(6, 2)
 
 
-def _encode_pages(native: Callable[..., Any], generator: torch.Generator) -> str | None:
-    kv, _, _ = _paged(generator)
+def _encode_pages(compiled: Callable[..., Any], source: _Source) -> str | None:
+    kv, _, _ = _paged(source)
     for layout in _layouts():
-        if not torch.equal(native(kv, layout), encode_pages_torch(kv, layout)):
+        if not torch.equal(compiled(kv, layout), encode_pages_torch(kv, layout)):
             return f"its {layout.codec.name} pages differ from its reference's"
     return None
 
 
-def _gather_pages(native: Callable[..., Any], generator: torch.Generator) -> str | None:
-    kv, cos, sin = _paged(generator)
+def _gather_pages(compiled: Callable[..., Any], source: _Source) -> str | None:
+    kv, cos, sin = _paged(source)
     for layout in _layouts():
-        arguments = encode_pages_torch(kv, layout), layout, *_slots(), cos, sin, torch.float32
-        got, expected = native(*arguments), gather_pages_torch(*arguments)
+        arguments = encode_pages_torch(kv, layout), layout, *_slots(source), cos, sin, torch.float32
+        got, expected = compiled(*arguments), gather_pages_torch(*arguments)
         problem = _difference(got[0], expected[0]) or _difference(got[1], expected[1])
         if problem:
             return f"for {layout.codec.name} {problem}"
     return None
 
 
-def _attend_pages(native: Callable[..., Any], generator: torch.Generator) -> str | None:
-    kv, cos, sin = _paged(generator)
-    q = torch.randn(1, 4, 8, generator=generator)
-    slots, distances = _slots()
+def _attend_pages(compiled: Callable[..., Any], source: _Source) -> str | None:
+    kv, cos, sin = _paged(source)
+    q = source.normal(1, 4, 8)
+    slots, distances = _slots(source)
     for layout in _layouts():
         states = []
-        for attend in (native, attend_pages_torch):
-            state = AttentionState.empty(1, 4, 8)
-            tables = slots[None], distances[None], torch.tensor([2]).int()
+        for attend in (compiled, attend_pages_torch):
+            state = source.empty_state()
+            tables = slots[None], distances[None], source.given(2)
             attend(q, encode_pages_torch(kv, layout), layout, *tables, cos, sin, 0.4, state, True)
             states.append(torch.cat((state.highest[..., None], state.total[..., None], state.values), dim=-1))
         problem = _difference(*states)
@@ -127,14 +154,16 @@ def _attend_pages(native: Callable[..., Any], generator: torch.Generator) -> str
     return None
 
 
-def _attend_tail(native: Callable[..., Any], generator: torch.Generator) -> str | None:
-    tails, cos, sin = _paged(generator)
-    q = torch.randn(2, 4, 8, generator=generator)
-    slots, tokens = torch.tensor([2, 0]).int(), torch.tensor([3, 1]).int()
+def _attend_tail(compiled: Callable[..., Any], source: _Source) -> str | None:
+    tails, cos, sin = _paged(source)
+    q = source.normal(2, 4, 8)
+    slots, tokens = source.given(2, 0), source.given(3, 1)
     for layout in _layouts():
         results = []
-        for attend in (native, attend_tail_torch):
-            state = AttentionState(torch.full((2, 4), 0.5), torch.full((2, 4), 2.0), q.flip(0).contiguous())
+        for attend in (compiled, attend_tail_torch):
+            state = AttentionState(
+                torch.full_like(q[..., 0], 0.5), torch.full_like(q[..., 0], 2.0), q.flip(0).contiguous()
+            )
             results.append(attend(q, tails, layout, slots, tokens, cos, sin, 0.4, state))
         problem = _difference(*results)
         if problem:
@@ -142,47 +171,47 @@ def _attend_tail(native: Callable[..., Any], generator: torch.Generator) -> str 
     return None
 
 
-def _page_bounds(native: Callable[..., Any], generator: torch.Generator) -> str | None:
-    kv, _, _ = _paged(generator)
+def _page_bounds(compiled: Callable[..., Any], source: _Source) -> str | None:
+    kv, _, _ = _paged(source)
     for layout in _layouts():
         arguments = encode_pages_torch(kv, layout), layout, BoundsLayout(2, 4, 8)
-        if not torch.equal(native(*arguments), page_bounds_torch(*arguments)):
+        if not torch.equal(compiled(*arguments), page_bounds_torch(*arguments)):
             return f"its bounds of {layout.codec.name} pages differ from its reference's"
     return None
 
 
-def _bounds(count: int, generator: torch.Generator) -> tuple[Tensor, BoundsLayout, Tensor]:
+def _bounds(count: int, source: _Source) -> tuple[Tensor, BoundsLayout, Tensor]:
     """The table of `count` pages, and their numbers in disorder."""
     layout, pages = BoundsLayout(2, 4, 8), PageLayout(CODECS["f32"], 2, 4, 8)
-    kv = torch.randn(count, 2, 2, 4, 8, generator=generator)
+    kv = source.normal(count, 2, 2, 4, 8)
     table = page_bounds_torch(encode_pages_torch(kv, pages), pages, layout)
-    return table, layout, torch.randperm(count, generator=generator).int()
+    return table, layout, source.permutation(count)
 
 
-def _section_bounds(native: Callable[..., Any], generator: torch.Generator) -> str | None:
-    arguments = _bounds(SECTION_PAGES + 3, generator)
-    same = torch.equal(native(*arguments), section_bounds_torch(*arguments))
+def _section_bounds(compiled: Callable[..., Any], source: _Source) -> str | None:
+    arguments = _bounds(SECTION_PAGES + 3, source)
+    same = torch.equal(compiled(*arguments), section_bounds_torch(*arguments))
     return None if same else "its bounds differ from its reference's"
 
 
-def _select_pages(native: Callable[..., Any], generator: torch.Generator) -> str | None:
+def _select_pages(compiled: Callable[..., Any], source: _Source) -> str | None:
     count = 2 * SECTION_PAGES + 3
-    table, layout, ids = _bounds(count, generator)
-    _, cos, sin = _paged(generator)
-    q, read = torch.randn(2, 1, 4, 8, generator=generator), torch.randn(2, 1, 4, generator=generator)
+    table, layout, ids = _bounds(count, source)
+    _, cos, sin = _paged(source)
+    q, read = source.normal(2, 1, 4, 8), source.normal(2, 1, 4)
     limits = SelectionLimits(2, 9, 0.8)
-    arguments = q, table, section_bounds_torch(table, layout, ids), layout, ids, torch.tensor([count, 7]).int()
-    for distances in (torch.tensor([5]).int(), torch.randint(12, (2, count), generator=generator).int()):
+    arguments = q, table, section_bounds_torch(table, layout, ids), layout, ids, source.given(count, 7)
+    for distances in (source.given(5), source.integers(12, (2, count))):
         results = [
             select(*arguments, distances, cos, sin, 0.4, read, limits, SelectionScratch())
-            for select in (native, select_pages_torch)
+            for select in (compiled, select_pages_torch)
         ]
         if not all(torch.equal(a, b) for a, b in zip(*results, strict=True)):
             return "it selects other pages than its reference"
     return None
 
 
-_CHECKS: dict[str, Callable[[Callable[..., Any], torch.Generator], str | None]] = {
+_CHECKS: dict[str, Callable[[Callable[..., Any], _Source], str | None]] = {
     "linear": _linear,
     "rms_norm": _rms_norm,
     "silu_mul": _silu_mul,

@@ -1,5 +1,7 @@
+import importlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -205,3 +207,15 @@ def test_secrets_are_not_shown(octavo: Callable[..., Any], monkeypatch: pytest.M
     shown = json.loads(result.out)["environment"]
     assert shown["HF_TOKEN"] == "(set, not shown)"
     assert shown["HTTPS_PROXY"] == "http://…@proxy:8080"
+
+
+def test_the_kernels_of_a_gpu_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    dispatch = importlib.import_module("octavo.engine.kernels.dispatch")
+    chosen = replace(dispatch.load_kernels(), report={"linear": "triton", "rms_norm": "torch"})
+    monkeypatch.setattr(dispatch, "load_kernels", lambda device: {"cuda": chosen}[device])
+    report = Report()
+
+    assert doctor._gpu_kernels(report) == {"linear": "triton", "rms_norm": "torch"}
+    assert [problem.what for problem in report.problems] == [
+        "The Triton kernels for rms_norm are not used, so answers on the GPU are slow."
+    ]
