@@ -6,6 +6,7 @@ import pytest
 
 from octavo.app.memory.evaluation import hand_written, judge_pairs, report, verdict_of
 from octavo.app.memory.generated import generate
+from octavo.app.memory.keeper import Keeper
 from octavo.app.memory.verdicts import Verdict
 
 
@@ -118,3 +119,21 @@ def test_the_hand_written_pairs_meet_the_bounds() -> None:
 def test_generated_pairs_depend_on_the_seed_alone() -> None:
     assert generate(3) == generate(3) != generate(4)
     assert len(generate(3)) >= 600
+
+
+GERMAN = (
+    "Ich liebe Kaffee", "Ich hasse Kaffee", "Ich wohne in Hamburg", "Ich esse gern Steak", "Ich habe keinen Hund",
+    "Ich nehme 5 mg Lisinopril", "Ich bin 41 Jahre alt", "Meine Frau arbeitet bei Bosch", "Bin nicht mehr vegan",
+    "Kein Koffein bitte", "War in Berlin", "Trinke gerne Cola", "Mag Steak", "Esse Fleisch", "Habe Coffee gern",
+)  # fmt: skip
+
+
+def test_what_is_said_in_a_language_without_rules_stays_unknown_and_never_alarms(keeper: Keeper) -> None:
+    for text in ("I'm severely allergic to caffeine", "I love coffee", "I live in Berlin", "I'm vegan", "I have a dog",
+                 "I take 10 mg of lisinopril", "I'm 40 years old", "My wife works at Siemens"):  # fmt: skip
+        keeper.add(text)
+    for text in GERMAN:
+        assert [check.verdict for check in keeper.check(text)] == ["compatible"], text
+        (outcome,) = keeper.add(text)
+        assert outcome.memory is not None
+        assert outcome.memory.text == text
