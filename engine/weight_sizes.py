@@ -108,3 +108,32 @@ def _nf4_bytes(weights: int) -> int:
     """bitsandbytes' NF4: 64 weights share a scale of 8 bits, 256 scales one of 32; two tables, an offset."""
     blocks = math.ceil(weights / 64)
     return math.ceil(weights / 2) + blocks + _FLOAT32 * (math.ceil(blocks / 256) + 16 + 256 + 1)
+
+
+def weights_by_format(path: Path) -> list[tuple[str, int, int]]:
+    """Format, number of weights and bytes, the most bytes first, as they lie in a GGUF file or a safetensors folder.
+
+    Scales count to the format that has them. Raises ModelFileError.
+    """
+    totals: dict[str, tuple[int, int]] = {}
+    for name, count, nbytes in _folder_tensors(path) if path.is_dir() else _gguf_tensors(path):
+        known = totals.get(name, (0, 0))
+        totals[name] = known[0] + count, known[1] + nbytes
+    return sorted(((name, count, size) for name, (count, size) in totals.items()), key=lambda item: -item[2])
+
+
+def _gguf_tensors(path: Path) -> list[tuple[str, int, int]]:
+    from octavo.engine.weights.gguf import GGUFFile
+
+    return [(info.format.name, math.prod(info.shape), info.nbytes) for info in GGUFFile(path).tensors.values()]
+
+
+def _folder_tensors(path: Path) -> list[tuple[str, int, int]]:
+    from octavo.engine.weights.safetensors import SafetensorsFolder
+
+    folder = SafetensorsFolder(path)
+    found = []
+    for name, shape in folder.shapes.items():
+        tensor = folder.tensor(name)
+        found.append((str(tensor.dtype).removeprefix("torch.").upper(), math.prod(shape), tensor.nbytes))
+    return found

@@ -231,6 +231,11 @@ class Conversations:
             raise StorageError(f"The conversation {conversation_id} has no message {leaf_id}.")
         return found
 
+    def newest_answers(self, limit: int = 100) -> builtins.list[StoredMessage]:
+        """The newest answers of all conversations, the newest first; without one that is being written."""
+        with self._database.reading() as connection:
+            return messages.newest_answers(connection, limit)
+
     def tree(self, conversation_id: str) -> builtins.list[StoredMessage]:
         """Every message of every branch, oldest first: a parent comes before its children."""
         with self._database.reading() as connection:

@@ -36,6 +36,9 @@ _NEWEST_BELOW = f"""
     )
     SELECT {MESSAGE_COLUMNS} FROM messages WHERE seq = (SELECT max(seq) FROM branch)
     """  # noqa: S608
+_NEWEST_ANSWERS = f"""
+    SELECT {MESSAGE_COLUMNS} FROM messages WHERE role = 'assistant' AND status != 'streaming' ORDER BY seq DESC LIMIT ?
+    """  # noqa: S608
 _INSERT = """
     INSERT INTO messages (id, conversation_id, parent_id, role, text, status, created, token_ids, model, record)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -55,6 +58,11 @@ def newest_below(connection: Connection, message_id: str) -> StoredMessage:
 def chain(connection: Connection, conversation_id: str, leaf_id: str) -> list[StoredMessage]:
     """The messages from the root to the leaf; empty if the conversation has no such message."""
     return [message_from_row(row) for row in connection.execute(_CHAIN, [leaf_id, conversation_id])]
+
+
+def newest_answers(connection: Connection, limit: int) -> list[StoredMessage]:
+    """The newest answers of all conversations that have ended, the newest first."""
+    return [message_from_row(row) for row in connection.execute(_NEWEST_ANSWERS, [limit])]
 
 
 def all_of(connection: Connection, conversation_id: str) -> list[StoredMessage]:

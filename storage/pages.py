@@ -24,12 +24,13 @@ from octavo.storage.pagestore.index import StoredPage
 from octavo.storage.pagestore.laying import NewPage
 from octavo.storage.pagestore.opening import PageStoreMissingError
 from octavo.storage.pagestore.space import Space
-from octavo.storage.pagestore.store import Store, StoreStats, StoreUsage
+from octavo.storage.pagestore.store import OwnerUse, Store, StoreStats, StoreUsage
 from octavo.storage.pagestore.verifying import VerifyReport
 
 __all__ = [
     "AlignmentError",
     "NewPage",
+    "OwnerUse",
     "PageStoreBusyError",
     "PageStoreError",
     "PageStoreMissingError",

@@ -6,7 +6,7 @@ Each bar's parts add up to the whole of its memory. Figures that cannot be measu
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from octavo.app.models.text import human_size
@@ -36,14 +36,15 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One memory: its parts, which add up to `total`; the `budget` that bounds `used`, Octavo's part of it (0: none);
-    the `peak` of that part so far; `room` is how many more tokens' pages fit, `loose` how many of them only where
-    cached pages give way.
+    """One memory: its parts, which add up to `total`; of them `counted` bytes stand against the `budget`, which may be
+    all of Octavo's or its KV alone (0: none); the `peak` of Octavo's part so far; `room` is how many more tokens' pages
+    fit, `loose` how many of them only where cached pages give way.
     """
 
     name: str
     total: int
     parts: tuple[Part, ...]
+    counted: int
     budget: int
     peak: int
     room: int = 0
@@ -59,7 +60,9 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """`up` and `down` are pages a second, to the device and to the disk; `hit_rate` None before anything was read."""
+    """`up` and `down` are pages a second, to the device and to the disk; `hit_rate` None before anything was read;
+    `limit` the bytes that `promise` speaks of, 0 without a model.
+    """
 
     bars: tuple[Bar, ...]
     up: float
@@ -67,6 +70,7 @@ class Reading:
     hit_rate: float | None
     promise: str
     warnings: tuple[str, ...]
+    limit: int = 0
     pss: int = 0
 
 
@@ -89,12 +93,14 @@ class Meter:
         """`now` is in seconds, of any clock that runs on."""
         if snapshot is None:
             self._moved.clear()
-            ram = _fill("RAM", system.ram, [Part("workspace", system.rss)], _free(system), 0, system.peak_rss)
-            return Reading((ram,), 0.0, 0.0, None, "", _low(system, None), system.pss)
+            ram = _fill("RAM", system.ram, [Part("workspace", system.rss)], _free(system), 0, 0, system.peak_rss)
+            return Reading((ram,), 0.0, 0.0, None, "", _low(system, None), pss=system.pss)
         up, down = self._rates(snapshot, now)
         bars = (*_device(snapshot), _ram(snapshot, system), *_disk(snapshot, system))
         warnings = (*_full(context), *_low(system, snapshot), *_tight(snapshot, bars))
-        return Reading(bars, up, down, snapshot.engine.hit_rate, promise(snapshot), warnings, system.pss)
+        return Reading(
+            bars, up, down, snapshot.engine.hit_rate, promise(snapshot), warnings, limit(snapshot), system.pss
+        )
 
     def _rates(self, snapshot: Snapshot, now: float) -> tuple[float, float]:
         up, down = _moved(snapshot.engine.counters, snapshot.engine.num_layers)
@@ -109,13 +115,19 @@ class Meter:
         return ((up - up_then) / seconds, (down - down_then) / seconds) if seconds > 0 else (0.0, 0.0)
 
 
+def limit(snapshot: Snapshot) -> int:
+    """Bytes that the promise covers: on a GPU the device's, else all of RAM's but the program itself."""
+    limits, engine = snapshot.limits, snapshot.engine
+    return limits.device if engine.cuda is not None else limits.device + limits.host + engine.weights
+
+
 def promise(snapshot: Snapshot) -> str:
     """The guarantee as it is: what is allocated up front or reserved, and what it does not cover."""
     limits, engine = snapshot.limits, snapshot.engine
     if engine.device.startswith("cuda"):
         below = f" and {human_size(limits.host)} of RAM for pages" if limits.host else ""
         return f"Octavo stays under {human_size(limits.device)} on the GPU{below}"
-    return f"Octavo stays under {human_size(limits.device + limits.host + engine.weights)} beside the program itself"
+    return f"Octavo stays under {human_size(limit(snapshot))} beside the program itself"
 
 
 def _moved(counters: TierCounters, num_layers: int) -> tuple[float, float]:
@@ -138,7 +150,8 @@ def _device(snapshot: Snapshot) -> tuple[Bar, ...]:
         Part("workspace", max(engine.cuda.reserved - engine.weights - in_use - engine.slots.cached, 0)),
     ]
     room, loose = _room(snapshot)
-    bar = _fill("GPU", engine.cuda.total, parts, engine.cuda.free, snapshot.limits.device, engine.cuda.peak)
+    used = sum(part.size for part in parts)
+    bar = _fill("GPU", engine.cuda.total, parts, engine.cuda.free, used, snapshot.limits.device, engine.cuda.peak)
     return (_with_room(bar, room, loose),)
 
 
@@ -157,9 +170,8 @@ def _ram(snapshot: Snapshot, system: SystemFigures) -> Bar:
         Part("cached", cached),
         Part("workspace", max(system.rss - weights - in_use - cached, 0), is_estimate=True),
     ]
-    limits = snapshot.limits
-    budget = limits.host if engine.cuda is not None else limits.device + limits.host + engine.weights
-    bar = _fill("RAM", system.ram, parts, _free(system), budget, system.peak_rss)
+    budget = engine.rows.total + (0 if engine.cuda is not None else engine.slots.total + engine.tails.total)
+    bar = _fill("RAM", system.ram, parts, _free(system), in_use + cached, budget, system.peak_rss)
     if engine.cuda is None:
         return _with_room(bar, *_room(snapshot))
     tokens = engine.page_size / engine.page_bytes
@@ -171,7 +183,8 @@ def _disk(snapshot: Snapshot, system: SystemFigures) -> tuple[Bar, ...]:
     if store is None or not system.disk:
         return ()
     cap = store.cap or 0
-    bar = _fill("NVMe", system.disk, [Part("cached", store.bytes_on_disk)], system.disk_free, cap, store.bytes_on_disk)
+    kept = store.bytes_on_disk
+    bar = _fill("NVMe", system.disk, [Part("cached", kept)], system.disk_free, kept, cap, kept)
     left = min(max(cap - store.bytes_on_disk, 0), system.disk_free)
     return (_with_room(bar, left // engine.page_bytes * engine.page_size, 0),)
 
@@ -184,16 +197,16 @@ def _room(snapshot: Snapshot) -> tuple[int, int]:
 
 
 def _with_room(bar: Bar, room: int, loose: int) -> Bar:
-    return Bar(bar.name, bar.total, bar.parts, bar.budget, bar.peak, room, loose)
+    return replace(bar, room=room, loose=loose)
 
 
-def _fill(name: str, total: int, parts: list[Part], free: int, budget: int, peak: int) -> Bar:
+def _fill(name: str, total: int, parts: list[Part], free: int, counted: int, budget: int, peak: int) -> Bar:
     """A bar whose parts add up: what neither Octavo nor nobody has, others have."""
     used = sum(part.size for part in parts)
     free = max(min(free, total - used), 0)
     others = Part("others", max(total - used - free, 0), is_estimate=True)
     shown = tuple(part for part in (*parts, others, Part("free", free)) if part.size)
-    return Bar(name, max(total, used), shown, budget, peak)
+    return Bar(name, max(total, used), shown, counted, budget, peak)
 
 
 def _free(system: SystemFigures) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from octavo.app.assistant.watch import Watch
     from octavo.app.memory.service import ChatMemory
     from octavo.app.settings import Settings
     from octavo.storage.conversations import Conversations
@@ -17,6 +18,8 @@ OnEvent = Callable[[Any], None]
 
 class Engine(Protocol):
     """The commands of `EngineThread`. Each returns at once; what comes of it arrives as events."""
+
+    watch: Watch
 
     def start(self) -> None: ...
     def load(self, model: str | None = None) -> None: ...

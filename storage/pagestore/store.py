@@ -21,6 +21,15 @@ from octavo.storage.pagestore.verifying import VerifyReport, drop_damaged, verif
 
 _SPACES_WITH_PAGES = "SELECT count(*) FROM spaces WHERE EXISTS (SELECT 1 FROM pages WHERE space = spaces.id)"
 
+_PAGES_OF_OWNERS = (
+    "SELECT owners.owner, pages.space, count(*), max(pages.last_use) FROM owners JOIN pages ON pages.id = owners.page "
+    "GROUP BY owners.owner, pages.space"
+)
+_SHARED_PAGES_OF_OWNERS = (
+    "SELECT owner, count(*) FROM owners WHERE page IN (SELECT page FROM owners GROUP BY page HAVING count(*) > 1) "
+    "GROUP BY owner"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class StoreStats:
@@ -53,6 +62,17 @@ class StoreUsage:
     cap: int | None
     written: int
     read: int
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerUse:
+    """What an owner has in a store; `num_shared` of its pages are others', too. `last_use` is in ms since 1970."""
+
+    owner: str
+    num_pages: int
+    num_bytes: int
+    num_shared: int
+    last_use: int
 
 
 class Store:
@@ -162,6 +182,24 @@ class Store:
         with core.noting:
             written, read = core.totals["bytes_written"] - self._written_before, core.totals["bytes_read"]
         return StoreUsage(units * UNIT + core.index.num_bytes, core.cap, written, read)
+
+    def owners(self) -> list[OwnerUse]:
+        """Everyone who has pages, the largest first. Raises PageStoreError if the index cannot be read."""
+        core = self._session.core
+        try:
+            sizes = {number: shape.page_bytes for number, (_, shape) in core.index.spaces().items()}
+            rows = core.index.look(_PAGES_OF_OWNERS)
+            shared = dict(core.index.look(_SHARED_PAGES_OF_OWNERS))
+        except sqlite3.Error as error:
+            raise opening.told(core.folder, error) from error
+        found: dict[str, OwnerUse] = {}
+        for owner, space, count, last_use in rows:
+            known = found.get(owner, OwnerUse(owner, 0, 0, shared.get(owner, 0), 0))
+            num_bytes = known.num_bytes + count * sizes[space]
+            found[owner] = OwnerUse(
+                owner, known.num_pages + count, num_bytes, known.num_shared, max(known.last_use, last_use)
+            )
+        return sorted(found.values(), key=lambda use: -use.num_bytes)
 
     def close(self) -> None:
         """Finish the reads, flush, and give back the right to write; a second call does nothing."""

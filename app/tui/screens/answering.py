@@ -61,7 +61,7 @@ class Answering(Managing):
         assert self.backend is not None
         self.waiting.created(conversation.id)
         if self.conversation_id is None:
-            self.conversation_id = conversation.id
+            self.enter(conversation.id)
         system, self.new_system = self.new_system, None
         self.backend.engine.turn(conversation.id, text, system=system)
 
@@ -157,6 +157,9 @@ class Answering(Managing):
             case engine_events.ProblemsFound():
                 for sentence in event.sentences:
                     self.tell(sentence, severity="warning")
+            case engine_events.PagesShown():
+                if self.inspecting is not None:
+                    self.inspecting.pages_shown(event)
             case engine_events.PagesForgotten():
                 self.tell_forgotten(event.result)
             case engine_events.ModelLoading():

@@ -12,6 +12,7 @@ from octavo.app.tui.collector import spare_the_screen
 from octavo.app.tui.messages import EngineNews, EventQueue, Failed, Finished
 from octavo.app.tui.state import InputHistory
 from octavo.app.tui.widgets.completions import Completions
+from octavo.app.tui.widgets.gauge import GaugeBars
 from octavo.app.tui.widgets.prompt_input import PromptInput
 from octavo.app.tui.widgets.sidebar import Sidebar
 from octavo.app.tui.widgets.status_line import StatusLine
@@ -21,8 +22,11 @@ from octavo.app.tui.widgets.waiting import WaitingMessages
 
 if TYPE_CHECKING:
     from octavo.app.assistant.engine_events import Status
+    from octavo.app.assistant.reading import Reading
     from octavo.app.tui.app import OctavoApp
     from octavo.app.tui.backend import Backend, OpenBackend
+    from octavo.app.tui.gauge_feed import GaugeFeed
+    from octavo.app.tui.screens.inspecting import InspectionScreen
 
 
 class ScreenBase(Screen[None]):
@@ -43,7 +47,38 @@ class ScreenBase(Screen[None]):
         self.new_system: str | None = None  # the system prompt for the conversation that begins next
         self.budgets: tuple[str, ...] = ()  # of the model that is loaded, in sentences
         self.figures: Status | None = None  # the engine's last
+        self.reading: Reading | None = None  # the gauge's last
+        self.inspecting: InspectionScreen | None = None
+        self._feed: GaugeFeed | None = None
         self.unsent = ""  # what was sent before the backend was open
+
+    def enter(self, conversation_id: str | None) -> None:
+        """This conversation is on the screen from now on; its pages stay on the device."""
+        self.conversation_id = conversation_id
+        if self.backend is not None:
+            self.backend.engine.watch.open(conversation_id)
+
+    def start_gauge(self) -> None:
+        """Show what memory holds from now on; only once the backend is open."""
+        from octavo.app.tui.gauge_feed import TICK_S, GaugeFeed
+
+        assert self.backend is not None
+        self._feed = GaugeFeed(self.backend.paths.pages_dir)
+        self.tick_gauge()
+        self.set_interval(TICK_S, self.tick_gauge)
+
+    def tick_gauge(self) -> None:
+        """Read everything, and show it wherever there is a gauge."""
+        from octavo.app.assistant.reading import Context
+
+        if self.backend is None or self._feed is None:
+            return
+        figures = self.status.figures
+        context = Context(figures.used, figures.limit)
+        self.reading = self._feed.read(self.backend.engine.watch.snapshot, context)
+        screen = self.app.screen
+        for gauge in (screen if screen is not self else self).query(GaugeBars):
+            gauge.show(self.reading, context, figures.tokens_per_s)
 
     @property
     def octavo(self) -> OctavoApp:

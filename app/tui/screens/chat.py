@@ -16,6 +16,7 @@ from octavo.app.tui.screens.commanding import Commanding
 from octavo.app.tui.widgets.alarm_bar import AlarmBar
 from octavo.app.tui.widgets.completions import Completions
 from octavo.app.tui.widgets.entry import Entry
+from octavo.app.tui.widgets.gauge import GaugeBars
 from octavo.app.tui.widgets.prompt_input import PromptInput
 from octavo.app.tui.widgets.sidebar import ConversationList, Sidebar
 from octavo.app.tui.widgets.status_line import StatusLine
@@ -45,7 +46,8 @@ class ChatScreen(Commanding):
         Binding("escape", "stop", "Stop", show=False),
         Binding("f1", "help", "Help"),
         Binding("question_mark", "help", show=False),
-        Binding("f2", "rename", "Rename", show=False),
+        Binding("f2", "inspect", "Memory", show=False),
+        Binding("f8", "rename", "Rename", show=False),
         Binding("f3", "search", "Search", show=False),
         Binding("f4", "models", "Model", show=False),
         Binding("f6", "alarms", "Alarms", show=False, priority=True),
@@ -66,6 +68,7 @@ class ChatScreen(Commanding):
                 yield Completions(id="completions")
                 yield Static("", id="mode", markup=False)
                 yield PromptInput(self._history, id="prompt")
+        yield GaugeBars(id="gauge")
         yield StatusLine(id="status")
 
     def on_mount(self) -> None:
@@ -84,6 +87,7 @@ class ChatScreen(Commanding):
         self.backend = backend
         self.status.change(state="Ready", model=backend.model)
         self.spare_pauses()
+        self.start_gauge()
         self.load_page()
         self.load_alarms()
         backend.engine.load()
@@ -166,6 +170,10 @@ class ChatScreen(Commanding):
     @on(Sidebar.NewRequested)
     async def _new(self) -> None:
         await self.action_new()
+
+    @on(GaugeBars.Clicked)
+    def _gauge_clicked(self) -> None:
+        self.action_inspect()
 
     @on(StatusLine.MemoryClicked)
     def _memory_clicked(self) -> None:

@@ -51,6 +51,18 @@ class Commanding(Remembering):
     async def command_budgets(self, argument: str) -> None:
         self.action_budgets()
 
+    async def command_inspect(self, argument: str) -> None:
+        self.action_inspect()
+
+    async def command_close(self, argument: str) -> None:
+        closed = self.conversation_id
+        if closed is None:
+            self.tell("There is no conversation to close yet.")
+        elif not self.refuse_while_busy():
+            await self.show_new()
+            if self.backend is not None:
+                self.backend.engine.watch.close(closed)
+
     async def command_rename(self, argument: str) -> None:
         if argument and self.conversation_id is not None:
             self.rename(self.conversation_id, argument)
@@ -197,6 +209,19 @@ class Commanding(Remembering):
         from octavo.app.tui.screens.budgets import BudgetsScreen
 
         self.app.push_screen(BudgetsScreen(self.status.figures.model, self.budgets, self.figures))
+
+    def action_inspect(self) -> None:
+        from octavo.app.tui.screens.inspecting import InspectionScreen
+
+        if self.backend is None:
+            self.tell("Octavo is still starting.")
+        elif self.inspecting is None:
+            self.inspecting = InspectionScreen(self)
+
+            def left(_: None) -> None:
+                self.inspecting = None
+
+            self.app.push_screen(self.inspecting, left)
 
     def action_scroll_transcript(self, pages: int) -> None:
         if pages < 0:

@@ -35,7 +35,7 @@ _MESSAGE_KEYS = (
     ("Left / Right", "the branch before, the one after"),
     ("Enter", "fold or unfold a long message of yours"),
 )
-_LIST_KEYS = (("Enter", "open"), ("F2", "rename"), ("Delete", "delete"))
+_LIST_KEYS = (("Enter", "open"), ("F8", "rename"), ("Delete", "delete"))
 
 
 class HelpScreen(ModalScreen[None]):

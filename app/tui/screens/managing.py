@@ -60,7 +60,7 @@ class Managing(ScreenBase):
     async def _show(self, read: tuple[Conversation, list[StoredMessage], dict[str, str]]) -> None:
         conversation, path, left_out = read
         self.stop_editing()
-        self.conversation_id = conversation.id
+        self.enter(conversation.id)
         self.top.title_text = conversation.title or NEW_TITLE
         live = path[-1] if path and path[-1].id == self.live_id else None
         done = path[:-1] if live else path
@@ -79,7 +79,7 @@ class Managing(ScreenBase):
     async def show_new(self) -> None:
         """An empty transcript; the conversation is made when the first message is sent."""
         self.stop_editing()
-        self.conversation_id = None
+        self.enter(None)
         self.top.title_text = NEW_TITLE
         await self.transcript.show([])
         self.sidebar.list.set_current(None)

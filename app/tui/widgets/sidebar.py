@@ -31,10 +31,10 @@ UNTITLED = "New conversation"
 
 
 class ConversationList(OptionList):
-    """Conversations newest first, below headings that say when. Enter opens, F2 renames, Delete deletes."""
+    """Conversations newest first, below headings that say when. Enter opens, F8 renames, Delete deletes."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f2", "ask('rename')", "Rename", show=False),
+        Binding("f8", "ask('rename')", "Rename", show=False),
         Binding("delete,backspace", "ask('delete')", "Delete", show=False),
     ]
 

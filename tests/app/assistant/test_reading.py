@@ -54,7 +54,7 @@ def test_ram_holds_exactly_what_pools_and_system_report():
     assert ram.size("cached") == 60 * MB + 5 * MB
     assert ram.size("weights") == 98 * MB
     assert ram.size("free") == SYSTEM.available - SYSTEM.shared
-    assert (ram.peak, ram.budget) == (950 * MB, 400 * MB + 50 * MB + 98 * MB)
+    assert (ram.peak, ram.counted, ram.budget) == (950 * MB, 126 * MB, 300 * MB + 16 * MB + 50 * MB)
     assert (ram.room, ram.loose) == (200 * 32, 60 * 32)
     assert [part.kind for part in ram.parts if part.is_estimate] == ["weights", "workspace", "others"]
 

@@ -28,6 +28,8 @@ from octavo.app.assistant.chat import (
 )
 from octavo.app.assistant.engine_events import EngineCrashed, ModelLoading, ModelReady, PagesForgotten, Status
 from octavo.app.assistant.forgetting import Forgotten
+from octavo.app.assistant.probe import Probe, SystemFigures
+from octavo.app.assistant.watch import Watch
 from octavo.app.settings import Settings
 from octavo.app.tui.app import OctavoApp
 from octavo.app.tui.backend import Backend
@@ -37,6 +39,7 @@ from octavo.storage.conversations import Conversations, StoredMessage
 from octavo.storage.database import Database, open_database
 from octavo.storage.paths import Paths
 
+MB = 10**6
 MODEL = "fake-model"
 BUDGETS = ("vram auto: 1.24 GB hold [all] of it.", "ram off.", "disk auto: up to 64 GB.")
 
@@ -55,6 +58,7 @@ class FakeEngine:
         self.usage: dict[str, Any] = {}
         self.forgotten = Forgotten()
         self.hold = self.crash = False
+        self.watch = Watch(emit)
         self.calls: list[tuple[str, ...]] = []
         self.is_idle = threading.Event()
         self.is_idle.set()
@@ -189,6 +193,16 @@ class Running:
 
     def text(self) -> str:
         return "\n".join(self.rows())
+
+
+SYSTEM = SystemFigures(912 * MB, 300 * MB, 700 * MB, 950 * MB, 16_000 * MB, 9_000 * MB, 500_000 * MB, 200_000 * MB)
+
+
+@pytest.fixture(autouse=True)
+def _same_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gauge shows the same on every machine."""
+    monkeypatch.setattr(Probe, "measure", lambda self: SYSTEM)
+    monkeypatch.setattr(Probe, "wants_pss", False)
 
 
 @pytest.fixture(scope="session", autouse=True)

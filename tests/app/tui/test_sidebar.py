@@ -52,7 +52,7 @@ async def test_search_finds_titles_and_messages(start):
 async def test_rename_by_key_and_by_command(start):
     async with start() as run:
         await run.send("Hello")
-        await run.pilot.press("f2")
+        await run.pilot.press("f8")
         await run.settle()
         run.app.screen.query_one("#answer", Input).value = "Named [by] key"
         await run.pilot.press("enter")

@@ -1,0 +1,36 @@
+"""What the tabs of the inspection panel have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.containers import Vertical
+
+if TYPE_CHECKING:
+    from octavo.app.assistant.watch import PagesShown
+    from octavo.app.tui.backend import Backend
+    from octavo.app.tui.screens.chat import ChatScreen
+
+
+class InspectionTab(Vertical):
+    """Looks at what `chat` has open. Whatever reads a disk does so in a thread, by `chat.in_thread`."""
+
+    def __init__(self, chat: ChatScreen) -> None:
+        super().__init__()
+        self.chat = chat
+
+    @property
+    def backend(self) -> Backend:
+        assert self.chat.backend is not None, "the panel opens only once the backend is open"
+        return self.chat.backend
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether this is the tab that is looked at."""
+        return self.is_attached and self.region.height > 0
+
+    def activate(self) -> None:
+        """The tab is shown now: look again, and take the focus."""
+
+    def pages_shown(self, event: PagesShown) -> None:
+        """The engine's thread answered a question about pages, this tab's or another's."""

@@ -1,0 +1,96 @@
+"""The gauge on the screen: bars add up in cells too, shapes tell without colour, and the same is not painted twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from octavo.app.assistant.reading import Bar, Context, Part, Reading
+from octavo.app.assistant.snapshot import Limits, Snapshot
+from octavo.app.tui import gauge_text
+from octavo.app.tui.widgets.gauge import GaugeBars
+from octavo.engine.gauge import EngineFigures, Held
+from octavo.engine.kv.residency import TierCounters
+from octavo.storage.pages import StoreUsage
+
+MB, GB = 10**6, 10**9
+ENGINE = EngineFigures(
+    device="cpu", weights=98 * MB, slots=Held(40 * MB, 60 * MB, 300 * MB), tails=Held(MB, 0, 16 * MB), passing=2 * MB,
+    bounds=0, state=MB, rows=Held(20 * MB, 5 * MB, 50 * MB), unwritten=0, most_occupied=150 * MB,
+    counters=TierCounters(layer_reads=100, streamed_layers=2), num_layers=30, page_bytes=MB, page_size=32,
+    context=8192, num_running=1, num_waiting=0,
+)  # fmt: skip
+SNAPSHOT = Snapshot("m", ENGINE, Limits(400 * MB, 80 * MB, 50 * MB, 64 * GB), StoreUsage(100 * MB, 64 * GB, 0, 0))
+BAR = Bar(
+    "RAM",
+    1_000,
+    (Part("weights", 100, True), Part("in use", 1), Part("cached", 200), Part("others", 300), Part("free", 399)),
+    301,
+    500,
+    450,
+    64,
+    32,
+)
+READING = Reading((BAR, BAR), 3.0, 1.0, 0.98, "Octavo stays under 1.73 GB", ())
+
+
+@pytest.mark.parametrize("width", [4, 5, 7, 20, 41, 100])
+def test_every_part_has_its_cells_and_together_they_fill_the_bar(width):
+    kinds = gauge_text.cells(BAR, width)
+    assert len(kinds) == width
+    if width >= 5:
+        assert set(kinds) == {part.kind for part in BAR.parts}, "what is there is seen, however small"
+    order = [part.kind for part in BAR.parts]
+    assert kinds == sorted(kinds, key=order.index)
+
+
+def test_shapes_differ_without_colour_and_the_peak_has_its_mark():
+    shapes = [shape for shape, _, _ in gauge_text.LOOKS.values()]
+    assert len(set(shapes)) == len(shapes)
+    text = gauge_text.bar_content(BAR, 20).plain
+    assert text[9] == gauge_text.PEAK
+    assert text.startswith("██▓▒")
+
+
+@pytest.mark.parametrize("width", [78, 118, 158])
+def test_no_row_is_wider_than_the_screen(width):
+    warned = replace(READING, warnings=("context 85% full, 1,192 tokens left",) * 3)
+    for reading in (READING, warned):
+        for layout in (gauge_text.compact, gauge_text.wide):
+            content = layout(reading, Context(100, 8192), 61.5, width)
+            assert all(line.cell_length <= width for line in content.split("\n")), content.plain
+    assert gauge_text.compact(warned, Context(), 0.0, width).plain.split("\n")[1].startswith("⚠ context")
+
+
+async def test_it_is_on_the_screen_at_once_and_follows_the_engine(start):
+    async with start(size=(80, 24)) as run:
+        await run.wait(lambda: "RAM " in run.text(), "the gauge")
+        assert run.screen.query_one(GaugeBars).size.height == 2
+        run.engine.watch.snapshot = SNAPSHOT
+        await run.wait(lambda: "NVMe" in run.text())
+        assert "hits 98%" in run.text()
+        assert "stays under 548M" in run.text()
+        assert "room RAM 8320, NVMe 2.0M tok" in run.text()
+        run.engine.watch.snapshot = replace(SNAPSHOT, engine=replace(ENGINE, slots=Held(0, 0, 300 * MB)))
+        await run.wait(lambda: "RAM 9600" in run.text())
+
+
+async def test_a_large_terminal_names_the_parts(start):
+    async with start(size=(160, 48), prepare=lambda engine: setattr(engine.watch, "snapshot", SNAPSHOT)) as run:
+        await run.wait(lambda: "KV cached" in run.text(), "the legend")
+        rows = run.text()
+        assert "░ program, workspace ≈" in rows
+        assert "Octavo stays under 548 MB beside the program itself" in rows
+
+
+async def test_what_did_not_change_is_not_painted_again(start, monkeypatch):
+    async with start(size=(80, 24), prepare=lambda engine: setattr(engine.watch, "snapshot", SNAPSHOT)) as run:
+        await run.wait(lambda: "NVMe" in run.text())
+        await run.pilot.pause(0.6)
+        painted = []
+        gauge = run.screen.query_one(GaugeBars)
+        monkeypatch.setattr(gauge, "update", lambda *_, **__: painted.append(1))
+        for _ in range(5):
+            run.screen.tick_gauge()
+        assert painted == []
