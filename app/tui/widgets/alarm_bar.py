@@ -80,14 +80,14 @@ class AlarmBar(Static):
             Content.assemble((f"⚠ {alarm.title}{more}", "bold")),
             Content.assemble(("  before  ", "dim"), one_line(alarm.old, _LONGEST), (f"  ({alarm.old_said})", "dim")),
             Content.assemble(("  now     ", "dim"), one_line(alarm.new, _LONGEST)),
-            Content.assemble(("  because ", "dim"), f"{alarm.reason} ", (f"Checked by {alarm.checked_by}.", "dim")),
+            Content.assemble(("  because ", "dim"), alarm.reason, (f" ({alarm.checked_by})", "dim")),
             Content("  ") + Content("  ").join(self._choices(alarm)),
         ]
         return Content("\n").join(lines)
 
     def _choices(self, alarm: Alarm) -> list[Content]:
         if alarm.kind == "correction":
-            return [_choice("That is right", "ok"), _choice("undo it", "undo"), Content("F7 undoes it, F6 shows it")]
+            return [_choice("That is right", "ok"), _choice("undo it", "undo"), Content("F7 undoes, F6 shows it")]
         return [
             _choice("keep both", "both"),
             _choice("newest wins", "new"),
