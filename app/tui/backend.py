@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from octavo.app.assistant.watch import Watch
+    from octavo.app.documents.background import BackgroundReader
+    from octavo.app.documents.index_thread import IndexThread
+    from octavo.app.documents.shelf import Shelf
     from octavo.app.memory.service import ChatMemory
     from octavo.app.settings import Settings
     from octavo.storage.conversations import Conversations
@@ -20,6 +23,7 @@ class Engine(Protocol):
     """The commands of `EngineThread`. Each returns at once; what comes of it arrives as events."""
 
     watch: Watch
+    reader: BackgroundReader
 
     def start(self) -> None: ...
     def load(self, model: str | None = None) -> None: ...
@@ -42,6 +46,8 @@ class Backend:
     model: str
     close_database: Callable[[], None]
     memory: ChatMemory | None = None
+    shelf: Shelf | None = None
+    index: IndexThread | None = None
 
     def choose_model(self, name: str) -> None:
         """Make a model the one of the next start, too. Raises ModelNotFoundError, OSError."""
@@ -54,6 +60,8 @@ class Backend:
         self.engine.close()
         if self.memory is not None:
             self.memory.close()
+        if self.index is not None:
+            self.index.close()
         self.close_database()
 
 
@@ -67,9 +75,12 @@ def open_backend(flags: dict[str, object], on_event: OnEvent) -> Backend:
     StorageError, DatabaseBusyError among them.
     """
     from octavo.app.assistant.engine_thread import EngineThread
+    from octavo.app.documents.index_thread import IndexThread
+    from octavo.app.documents.shelf import Shelf
     from octavo.app.memory.service import ChatMemory
     from octavo.app.models.resolve import resolve_model
     from octavo.app.settings import load_settings
+    from octavo.storage.attachments import Attachments
     from octavo.storage.conversations import Conversations
     from octavo.storage.database import open_database
     from octavo.storage.paths import Paths
@@ -82,9 +93,11 @@ def open_backend(flags: dict[str, object], on_event: OnEvent) -> Backend:
         conversations = Conversations(database)
         conversations.mark_interrupted()
         memory = ChatMemory(database, conversations, paths, settings.memory, on_event)
-        engine = EngineThread(conversations, on_event, settings=settings, paths=paths, memory=memory)
+        shelf = Shelf(paths, settings, Attachments(database))
+        engine = EngineThread(conversations, on_event, settings=settings, paths=paths, memory=memory, shelf=shelf)
+        index = IndexThread(shelf, on_event)
         engine.start()
     except BaseException:
         database.close()
         raise
-    return Backend(paths, settings, conversations, engine, model, database.close, memory)
+    return Backend(paths, settings, conversations, engine, model, database.close, memory, shelf, index)

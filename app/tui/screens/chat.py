@@ -15,6 +15,7 @@ from octavo.app.tui.screens.answering import joined
 from octavo.app.tui.screens.commanding import Commanding
 from octavo.app.tui.widgets.alarm_bar import AlarmBar
 from octavo.app.tui.widgets.completions import Completions
+from octavo.app.tui.widgets.documents_bar import DocumentsBar
 from octavo.app.tui.widgets.entry import Entry
 from octavo.app.tui.widgets.gauge import GaugeBars
 from octavo.app.tui.widgets.prompt_input import PromptInput
@@ -47,9 +48,10 @@ class ChatScreen(Commanding):
         Binding("f1", "help", "Help"),
         Binding("question_mark", "help", show=False),
         Binding("f2", "inspect", "Memory", show=False),
-        Binding("f8", "rename", "Rename", show=False),
         Binding("f3", "search", "Search", show=False),
         Binding("f4", "models", "Model", show=False),
+        Binding("f8", "rename", "Rename", show=False),
+        Binding("f5", "documents", "Documents", show=False),
         Binding("f6", "alarms", "Alarms", show=False, priority=True),
         Binding("f7", "undo_memory", "Undo", show=False, priority=True),
         Binding("ctrl+n", "new", "New", show=False),
@@ -65,6 +67,7 @@ class ChatScreen(Commanding):
                 yield Transcript(id="transcript")
                 yield WaitingMessages(id="waiting")
                 yield AlarmBar(id="alarm")
+                yield DocumentsBar(id="documents")
                 yield Completions(id="completions")
                 yield Static("", id="mode", markup=False)
                 yield PromptInput(self._history, id="prompt")
@@ -91,6 +94,8 @@ class ChatScreen(Commanding):
         self.load_page()
         self.load_alarms()
         backend.engine.load()
+        if backend.index is not None:
+            backend.index.resume()
         if self.unsent:
             text, self.unsent = self.unsent, ""
             self.prompt.set_text(text)

@@ -8,7 +8,7 @@ from textual.widgets import Input
 
 from octavo.app.tui import commands
 from octavo.app.tui.commands import SlashCommand
-from octavo.app.tui.screens.remembering import Remembering
+from octavo.app.tui.screens.documenting import Documenting
 from octavo.app.tui.widgets.entry import Entry
 from octavo.app.tui.widgets.sidebar import ConversationList
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from octavo.storage.conversations import StoredMessage
 
 
-class Commanding(Remembering):
+class Commanding(Documenting):
     """Actions, slash commands, and the copying of texts."""
 
     # Slash commands: `take_command` when chosen from the list, `run_command` when typed out
@@ -151,7 +151,7 @@ class Commanding(Remembering):
         if self.completions.display:
             self.completions.offer([])
             self.prompt.is_completing = False
-        elif self.stop():
+        elif self.stop() or self.stop_documents():
             return
         elif self.editing_id is not None:
             self.stop_editing()
@@ -261,6 +261,8 @@ class Commanding(Remembering):
             self.go_to_branch(part, -1 if action == "older" else 1)
         elif action == "memories":
             self.show_used(message)
+        else:
+            self.document_action(message, action)
 
     def on_code_block_copy_requested(self, event: CodeBlock.CopyRequested) -> None:
         """Copy a code block whole, also where the transcript had to cut it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from textual import on
 from textual.app import ComposeResult
@@ -17,14 +17,15 @@ class AskText(ModalScreen[str | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [("escape", "dismiss(None)", "Cancel")]
 
-    def __init__(self, question: str, value: str = "", *, placeholder: str = "") -> None:
+    def __init__(self, question: str, value: str = "", *, placeholder: str = "", is_secret: bool = False) -> None:
         super().__init__()
         self._question, self._value, self._placeholder = question, value, placeholder
+        self._is_secret = is_secret
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
             yield Static(self._question, classes="dialog-title", markup=False)
-            yield Input(self._value, placeholder=self._placeholder, id="answer")
+            yield Input(self._value, placeholder=self._placeholder, password=self._is_secret, id="answer")
             with Horizontal(classes="dialog-buttons"):
                 yield Button("OK", variant="primary", id="ok", compact=True)
                 yield Button("Cancel", id="cancel", compact=True)
@@ -40,12 +41,13 @@ class AskText(ModalScreen[str | None]):
 
 
 class Confirm(ModalScreen[bool]):
-    """Asks before something that cannot be undone. Cancel has the focus."""
+    """Asks before something is done. Cancel has the focus."""
 
     BINDINGS: ClassVar[list[BindingType]] = [("escape,n", "dismiss(False)", "Cancel"), ("y", "dismiss(True)", "Yes")]
 
-    def __init__(self, question: str, detail: str, *, yes: str) -> None:
+    def __init__(self, question: str, detail: str, *, yes: str, variant: Literal["error", "primary"] = "error") -> None:
         super().__init__()
+        self._variant = variant
         self._question, self._detail, self._yes = question, detail, yes
 
     def compose(self) -> ComposeResult:
@@ -53,7 +55,7 @@ class Confirm(ModalScreen[bool]):
             yield Static(self._question, classes="dialog-title", markup=False)
             yield Static(self._detail, classes="dialog-text", markup=False)
             with Horizontal(classes="dialog-buttons"):
-                yield Button(f"{self._yes} (y)", variant="error", id="yes", compact=True)
+                yield Button(f"{self._yes} (y)", variant=self._variant, id="yes", compact=True)
                 yield Button("Cancel (n)", id="no", compact=True)
 
     def on_mount(self) -> None:

@@ -10,18 +10,20 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
-from textual.style import Style
 from textual.widget import Widget
 from textual.widgets import Static
 
 from octavo.app.assistant.usage import describe_record
 from octavo.app.tui.parts import FOLDED_CHARACTERS, FOLDED_LINES, Part
 from octavo.app.tui.text import count, visible
+from octavo.app.tui.widgets.document_line import button, document_line, linked, nearest_lines
 
 if TYPE_CHECKING:
     from textual.widgets.markdown import MarkdownStream
 
     from octavo.app.tui.widgets.markdown_view import CodeBlock, MarkdownView
+
+_DOCUMENTS = "documents"  # key in the record of an answer that came from documents
 
 
 class Entry(Vertical, can_focus=True):
@@ -34,6 +36,8 @@ class Entry(Vertical, can_focus=True):
         Binding("e", "ask('edit')", show=False),
         Binding("r", "ask('regenerate')", show=False),
         Binding("m", "ask('memories')", show=False),
+        Binding("v", "ask('evidence')", show=False),
+        *(Binding(str(number), f"ask('cite {number}')", show=False) for number in range(1, 10)),
         Binding("left", "ask('older')", show=False),
         Binding("right", "ask('newer')", show=False),
         Binding("enter,space", "unfold", show=False),
@@ -41,7 +45,8 @@ class Entry(Vertical, can_focus=True):
 
     @dataclass
     class ActionRequested(Message):
-        """The user asked for something with this message: copy, edit, regenerate, older or newer (branch)."""
+        """The user asked for something with this message: copy, edit, regenerate, older or newer (branch), evidence,
+        or a citation by its number or id."""
 
         entry: Entry
         action: str
@@ -74,9 +79,20 @@ class Entry(Vertical, can_focus=True):
             return Static(self._user_text(), classes="user-text", markup=False)
         from octavo.app.tui.widgets.markdown_view import MarkdownView
 
+        if _DOCUMENTS in self.part.message.record and not self._is_growing:
+            return MarkdownView(self._document_text(text))
         # What is appended to must have been appended from the start: only then does the view know where its last
         # block, which may be an open code block, begins.
         return MarkdownView("" if self._is_growing else text)
+
+    def _document_text(self, text: str) -> str:
+        """An answer from documents: its citations are links, and a refusal shows what came nearest."""
+        record = self.part.message.record[_DOCUMENTS]
+        return f"{text}\n\n{nearest_lines(record)}" if record["refused"] else linked(text, record)
+
+    def on_markdown_view_citation_clicked(self, event: MarkdownView.CitationClicked) -> None:
+        event.stop()
+        self.action_ask(f"cite {event.id}")
 
     def _user_text(self) -> str:
         text = self.part.piece.text
@@ -162,21 +178,23 @@ class _Footer(Static):
         pieces = [Content(" · ".join(notes))] if notes else []
         if part.is_last and part.message.status != "streaming":
             pieces.append(Content("  ").join(self._actions(part)))
-        line = Content("   ").join(pieces)
+        lines = [Content("   ").join(pieces)]
         reading = describe_record(part.message.record) if part.is_last else ""
         # On a row of its own, so that a narrow terminal breaks neither it nor the buttons.
-        return Content("\n").join([line, Content(reading)]) if reading else line
+        if part.is_last and _DOCUMENTS in part.message.record:
+            lines.append(document_line(part.message.record[_DOCUMENTS]))
+        return Content("\n").join([*lines, Content(reading)] if reading else lines)
 
     def _actions(self, part: Part) -> list[Content]:
         user = part.message.role == "user"
-        actions = [_button("copy", "copy"), _button("edit", "edit") if user else _button("again", "regenerate")]
+        actions = [button("copy", "copy"), button("edit", "edit") if user else button("again", "regenerate")]
         if not user and (number := len((part.message.record.get("memories") or {}).get("ids", ()))):
-            actions.append(_button("1 memory" if number == 1 else f"{number} memories", "memories"))
+            actions.append(button("1 memory" if number == 1 else f"{number} memories", "memories"))
         if len(part.branches) > 1 and part.message.id in part.branches:
             place = part.branches.index(part.message.id) + 1
-            actions += [_button("‹", "older") + Content(f"{place}/{len(part.branches)}") + _button("›", "newer")]
+            actions += [button("‹", "older") + Content(f"{place}/{len(part.branches)}") + button("›", "newer")]
         if user and _is_long(part.piece.text):
-            actions.append(_button("unfold" if self._entry.is_folded else "fold", "unfold"))
+            actions.append(button("unfold" if self._entry.is_folded else "fold", "unfold"))
         return actions
 
     def action_press(self, action: str) -> None:
@@ -184,10 +202,6 @@ class _Footer(Static):
             self._entry.action_unfold()
         else:
             self._entry.action_ask(action)
-
-
-def _button(label: str, action: str) -> Content:
-    return Content(label).stylize(Style.from_meta({"@click": f"press({action!r})"})).stylize("underline")
 
 
 def _notes(part: Part) -> list[str]:

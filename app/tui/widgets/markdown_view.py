@@ -22,6 +22,7 @@ from textual.widgets.markdown import MarkdownBlock, MarkdownFence
 
 from octavo.app.tui.text import visible
 
+_CITE = "cite:"
 _OPENED_SCHEMES = frozenset({"http", "https", "mailto"})
 
 
@@ -99,6 +100,12 @@ class MarkdownView(Markdown):
 
     BLOCKS = {**Markdown.BLOCKS, "fence": CodeBlock, "code_block": CodeBlock}  # noqa: RUF012 - declared by the base class
 
+    @dataclass
+    class CitationClicked(Message):
+        """The user wants to see what the citation `id` cites."""
+
+        id: str
+
     def __init__(self, text: str = "", *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
         super().__init__(visible(text) or None, id=id, classes=classes, parser_factory=_parser, open_links=False)
 
@@ -111,7 +118,9 @@ class MarkdownView(Markdown):
 
     def on_markdown_link_clicked(self, event: Markdown.LinkClicked) -> None:
         event.stop()
-        if urlsplit(event.href).scheme.lower() in _OPENED_SCHEMES:
+        if event.href.startswith(_CITE):
+            self.post_message(self.CitationClicked(event.href.removeprefix(_CITE)))
+        elif urlsplit(event.href).scheme.lower() in _OPENED_SCHEMES:
             self.app.open_url(event.href)
         else:
             self.app.notify(f"Not opened: {event.href[:200]}", title="Only web and mail links open", markup=False)

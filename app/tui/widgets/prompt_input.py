@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from textual import events
@@ -10,6 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import TextArea
 
+from octavo.app.tui.dropped import dropped_paths
 from octavo.app.tui.pastes import Pastes
 from octavo.app.tui.state import InputHistory
 
@@ -31,6 +33,13 @@ class PromptInput(TextArea):
     class Submitted(Message):
         """The user sent `text`; chips are expanded."""
 
+        text: str
+
+    @dataclass
+    class PathsDropped(Message):
+        """The paste `text` names files or folders that are there."""
+
+        paths: list[Path]
         text: str
 
     @dataclass
@@ -107,7 +116,11 @@ class PromptInput(TextArea):
     async def _on_paste(self, event: events.Paste) -> None:
         event.stop()
         event.prevent_default()  # TextArea would insert the text a second time
-        self.insert_paste(event.text)
+        paths = dropped_paths(event.text)
+        if paths:
+            self.post_message(self.PathsDropped(paths, event.text))
+        else:
+            self.insert_paste(event.text)
 
     def insert_paste(self, text: str) -> None:
         """Insert a paste at the cursor, in place of the selection."""

@@ -128,7 +128,9 @@ class Transcript(PartsWindow):
                 await self._entries[-1].end_stream()
             final = parts_of(message)
             old = [part for part in self._parts if part.message.id == message.id]
-            if [part.piece.text for part in final] != [part.piece.text for part in old]:
+            # An answer from documents is shown with its citations as links, which were not known while it came.
+            is_same = [part.piece.text for part in final] == [part.piece.text for part in old]
+            if not is_same or "documents" in message.record:
                 with self.app.batch_update():
                     await self._cut(len(self._parts) - len(old))
                     self._parts += final

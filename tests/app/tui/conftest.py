@@ -30,11 +30,15 @@ from octavo.app.assistant.engine_events import EngineCrashed, ModelLoading, Mode
 from octavo.app.assistant.forgetting import Forgotten
 from octavo.app.assistant.probe import Probe, SystemFigures
 from octavo.app.assistant.watch import Watch
+from octavo.app.documents.background import BackgroundReader
+from octavo.app.documents.index_thread import IndexThread
+from octavo.app.documents.shelf import Shelf
 from octavo.app.settings import Settings
 from octavo.app.tui.app import OctavoApp
 from octavo.app.tui.backend import Backend
 from octavo.app.tui.collector import spare_the_screen
 from octavo.app.tui.screens.chat import ChatScreen
+from octavo.storage.attachments import Attachments
 from octavo.storage.conversations import Conversations, StoredMessage
 from octavo.storage.database import Database, open_database
 from octavo.storage.paths import Paths
@@ -59,6 +63,7 @@ class FakeEngine:
         self.forgotten = Forgotten()
         self.hold = self.crash = False
         self.watch = Watch(emit)
+        self.reader = BackgroundReader(None, emit, lambda: None)
         self.calls: list[tuple[str, ...]] = []
         self.is_idle = threading.Event()
         self.is_idle.set()
@@ -251,7 +256,9 @@ def start(conversations: Conversations, octavo_home: Path, monkeypatch: pytest.M
             if prepare is not None:
                 prepare(engines[0])
             paths = Paths.from_environment()
-            return Backend(paths, Settings(), conversations, engines[0], MODEL, lambda: None)
+            shelf = Shelf(paths, Settings(embedder="off"), Attachments(conversations.database))
+            index = IndexThread(shelf, on_event)
+            return Backend(paths, Settings(), conversations, engines[0], MODEL, lambda: None, shelf=shelf, index=index)
 
         app = OctavoApp(open_backend, Paths.from_environment().state)
         try:

@@ -1,0 +1,286 @@
+"""Documents on the main screen: opened, closed and removed, read in the background, and looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from textual import on
+
+from octavo.app.tui.screens.remembering import Remembering
+from octavo.app.tui.text import count
+from octavo.app.tui.widgets.documents_bar import DocumentsBar
+from octavo.app.tui.widgets.prompt_input import PromptInput
+
+if TYPE_CHECKING:
+    from octavo.app.documents.background import DocumentReading
+    from octavo.app.documents.index import Added
+    from octavo.app.documents.index_events import IndexDone, IndexProgress
+    from octavo.storage.attachments import AskMode, Attached
+    from octavo.storage.conversations import Conversation, StoredMessage
+    from octavo.storage.documents import StoredDocument
+
+RECORD = "documents"  # key in an answer's record
+_STAGES = {"finding": "Looking for files", "reading": "Reading files", "embedding": "Embedding"}
+_TOLD = 3  # refused files that are named
+
+
+class Documenting(Remembering):
+    """What is done with documents."""
+
+    @property
+    def documents_bar(self) -> DocumentsBar:
+        return self.query_one("#documents", DocumentsBar)
+
+    def enter(self, conversation_id: str | None) -> None:
+        """This conversation's documents are shown from now on, and read while nothing else is to be done."""
+        super().enter(conversation_id)
+        self.documents_bar.change(names=(), num_documents=0, reading="")
+        self.load_documents()
+        if self.backend is not None:
+            self.backend.engine.reader.want(conversation_id)
+
+    def load_documents(self) -> None:
+        """Find out what is open in this conversation."""
+        conversation_id, backend = self.conversation_id, self.backend
+        if conversation_id is None or backend is None or backend.shelf is None:
+            return
+        shelf = backend.shelf
+
+        def show(found: tuple[Attached, list[StoredDocument]]) -> None:
+            attached, documents = found
+            if conversation_id == self.conversation_id:
+                names = tuple(Path(path.removeprefix("-:")).name for path in attached.paths)
+                self.documents_bar.change(names=names, num_documents=len(documents), mode=attached.mode)
+
+        self.in_thread(lambda: shelf.open_in(conversation_id), show, group="documents")
+
+    # Opening
+
+    def open_documents(self, paths: Sequence[Path], *, password: str | None = None) -> None:
+        """Open files and folders in this conversation, which is begun if there is none."""
+        backend = self.backend
+        if backend is None or backend.shelf is None or backend.index is None:
+            self.tell("Octavo is still starting.")
+            return
+        paths = [Path(path).expanduser().absolute() for path in paths]
+        gone = next((path for path in paths if not path.exists()), None)
+        if gone is not None:
+            self.tell(f"There is no file {gone}.", severity="error")
+            return
+        shelf, index, conversation_id = backend.shelf, backend.index, self.conversation_id
+
+        def attach() -> Conversation:
+            found = self.store.get(conversation_id) if conversation_id else self.store.create(paths[0].name)
+            shelf.attachments.attach(found.id, map(str, paths))
+            return found
+
+        def attached(conversation: Conversation) -> None:
+            if self.conversation_id == conversation_id and conversation_id is None:
+                self.enter(conversation.id)
+                self.top.title_text = conversation.title
+            self.load_page()
+            self.load_documents()
+            index.add(paths, conversation.id, password=password)
+
+        self.in_thread(attach, attached)
+
+    @on(PromptInput.PathsDropped)
+    def _dropped(self, event: PromptInput.PathsDropped) -> None:
+        from octavo.app.tui.screens.dialogs import Confirm
+
+        names = ", ".join(path.name for path in event.paths[:3])
+        more = f" and {len(event.paths) - 3} more" if len(event.paths) > 3 else ""
+
+        def chosen(yes: bool | None) -> None:
+            if yes:
+                self.open_documents(event.paths)
+            else:
+                self.prompt.insert_paste(event.text)
+
+        question = Confirm(
+            f"Open {names}{more}?", "Questions in this conversation are then answered from it. No inserts the path.",
+            yes="Open", variant="primary",
+        )  # fmt: skip
+        self.app.push_screen(question, chosen)
+
+    @on(DocumentsBar.Clicked)
+    def _bar_clicked(self) -> None:
+        self.action_documents()
+
+    async def command_open(self, argument: str) -> None:
+        from octavo.app.tui.dropped import dropped_paths
+        from octavo.app.tui.screens.dialogs import AskText
+
+        if argument:
+            self.open_documents(dropped_paths(argument) or [Path(argument)])
+        else:
+            self.app.push_screen(
+                AskText("Open a file or folder", placeholder="its path"),
+                lambda path: self.open_documents(dropped_paths(path) or [Path(path)]) if path else None,
+            )
+
+    async def command_docs(self, argument: str) -> None:
+        self.action_documents()
+
+    async def command_evidence(self, argument: str) -> None:
+        answer = next((p.message for p in reversed(self.transcript.parts) if RECORD in p.message.record), None)
+        if answer is None:
+            self.tell("No answer here came from documents yet; /open opens some.")
+        else:
+            self.show_evidence(answer)
+
+    def action_documents(self) -> None:
+        """The list of documents."""
+        from octavo.app.tui.screens.documents import DocumentsScreen
+
+        if self.backend is None or self.backend.shelf is None:
+            self.tell("Octavo is still starting.")
+        else:
+            self.app.push_screen(DocumentsScreen(self), lambda _: self.load_documents())
+
+    # Changing; called by the list
+
+    def close_document(self, path: str) -> None:
+        """Close a file or folder in this conversation."""
+        self._attached(lambda shelf, conversation_id: shelf.attachments.detach(conversation_id, path))
+
+    def set_mode(self, mode: AskMode) -> None:
+        """How the documents of this conversation are asked from now on."""
+        self._attached(lambda shelf, conversation_id: shelf.attachments.set_mode(conversation_id, mode))
+
+    def _attached(self, change: Any) -> None:
+        backend, conversation_id = self.backend, self.conversation_id
+        if backend is None or backend.shelf is None or conversation_id is None:
+            return
+
+        def changed(_: object) -> None:
+            self.documents_bar.change(reading="")
+            self.load_documents()
+            backend.engine.reader.want(conversation_id)
+
+        self.in_thread(lambda: change(backend.shelf, conversation_id), changed)
+
+    def stop_documents(self) -> bool:
+        """Esc: stop adding files, or else reading in the background; False if there is nothing to stop."""
+        if self.backend is None:
+            return False
+        if self.backend.index is not None and self.backend.index.cancel():
+            self.documents_bar.change(work="Stopping…")
+            return True
+        if self.backend.engine.reader.stop():
+            self.documents_bar.change(reading="reading stopped until the conversation is opened again")
+            return True
+        return False
+
+    # What the threads tell
+
+    async def engine_event(self, event: Any) -> None:
+        """Take one event; those of documents here."""
+        from octavo.app.documents import background, index_events
+
+        match event:
+            case index_events.IndexProgress():
+                self._advanced(event)
+            case index_events.IndexDone():
+                self._added(event)
+            case index_events.IndexFailed():
+                self.documents_bar.change(work="")
+                self.tell(event.error, severity="error")
+            case index_events.DocumentsRemoved():
+                self.tell(f"Removed {', '.join(event.names[:_TOLD])}.")
+                for owner in event.owners if self.backend is not None else ():
+                    self.backend.engine.forget(owner)  # type: ignore[union-attr]
+                self.load_documents()
+            case background.DocumentReading():
+                self._read(event)
+            case _:
+                await super().engine_event(event)
+
+    def _advanced(self, event: IndexProgress) -> None:
+        of = f", {event.done:,} of {event.total:,}" if event.total else ""
+        name = f" · {event.name}" if event.name else ""
+        self.documents_bar.change(work=f"{_STAGES[event.stage]}{of}{name} · Esc stops")
+
+    def _read(self, event: DocumentReading) -> None:
+        if event.conversation_id != self.conversation_id:
+            return
+        if event.note:
+            self.tell(event.note, severity="warning")
+        kind = "pages" if event.has_pages else "KV pages"
+        self.documents_bar.change(reading=f"{event.done:,}/{event.total:,} {kind} read" if event.total else "")
+
+    def _added(self, event: IndexDone) -> None:
+        self.documents_bar.change(work="")
+        self.load_documents()
+        if self.backend is not None and event.conversation_id == self.conversation_id:
+            self.backend.engine.reader.want(self.conversation_id)
+        for note in event.notes:
+            self.tell(note, severity="warning")
+        new = event.added.get("added", 0) + event.added.get("updated", 0)
+        parts = [f"{count(new, 'document')} added"] if new else []
+        known = sum(event.added.get(status, 0) for status in ("unchanged", "same", "moved"))
+        parts += [f"{known:,} known already"] if known else []
+        parts += [f"{event.num_skipped:,} of other kinds passed over"] if event.num_skipped else []
+        parts += ["stopped before the end"] if event.cancelled else []
+        if parts:
+            self.tell(f"{', '.join(parts)}.")
+        locked = [result for result in event.refused if result.outcome == "encrypted"]
+        for result in [result for result in event.refused if result not in locked][:_TOLD]:
+            self.tell(_why(result), severity="warning")
+        if len(event.refused) - len(locked) > _TOLD:
+            self.tell(f"{len(event.refused) - len(locked):,} files cannot be asked about; /docs lists them.")
+        if locked:
+            self._ask_password(locked, event.conversation_id)
+
+    def _ask_password(self, locked: Sequence[Added], conversation_id: str | None) -> None:
+        """One file after the other; what is left is listed as encrypted."""
+        from octavo.app.tui.screens.dialogs import AskText
+
+        first, *rest = locked
+
+        def given(password: str | None) -> None:
+            if password and self.backend is not None and self.backend.index is not None:
+                self.backend.index.add([Path(first.path)], conversation_id, password=password)
+            elif not password:
+                self.tell(f"{Path(first.path).name} stays closed: it needs a password.", severity="warning")
+            if rest:
+                self._ask_password(rest, conversation_id)
+
+        self.app.push_screen(AskText(f"Password of {Path(first.path).name}", is_secret=True), given)
+
+    # Looking
+
+    def document_action(self, message: StoredMessage, action: str) -> None:
+        """What an answer's keys and buttons ask for: "evidence", or "cite" and a citation's number or id."""
+        record = message.record.get(RECORD)
+        if record is None:
+            return
+        if action == "evidence":
+            self.show_evidence(message)
+            return
+        wanted = action.removeprefix("cite ")
+        for place, citation in enumerate(record["citations"], start=1):
+            if wanted in (str(place), citation["id"]):
+                self.show_source(citation["document"], citation["start"], citation["end"], f"[{citation['id']}]")
+                return
+
+    def show_evidence(self, message: StoredMessage) -> None:
+        """Where an answer came from, and what was not used."""
+        from octavo.app.tui.screens.evidence import EvidenceScreen
+
+        self.app.push_screen(EvidenceScreen(message.record[RECORD], self.show_source))
+
+    def show_source(self, document_id: str, start: int, end: int, title: str = "") -> None:
+        """A document at a place."""
+        from octavo.app.tui.screens.source import SourceScreen
+
+        if self.backend is not None and self.backend.shelf is not None:
+            self.app.push_screen(SourceScreen(self.backend.shelf, document_id, start, end, title))
+
+
+def _why(result: Added) -> str:
+    name = Path(result.path).name
+    notes = result.document.facts["notes"] if result.document is not None else ["It is gone."]
+    return f"{name} cannot be asked about ({result.outcome}). {' '.join(notes[:2])}"

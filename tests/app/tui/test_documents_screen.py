@@ -1,0 +1,266 @@
+"""Documents in the screen: opened, listed, cited, and looked at, with real files and a real library."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from octavo.app.assistant.chat import AnswerDone, AnswerStarted
+from octavo.app.tui.dropped import dropped_paths
+from octavo.app.tui.screens.documents import DocumentsScreen
+from octavo.app.tui.screens.evidence import EvidenceScreen
+from octavo.app.tui.screens.source import SourceScreen
+from octavo.storage.documents import StoredDocument
+
+Start = Callable[..., Any]
+LEASE = "# Lease\n\nThe rent is 1,250 euros a month.\n\n# Garden\n\nThe garden has 4 trees.\n"
+
+
+@pytest.fixture
+def lease(tmp_path: Path) -> Path:
+    path = tmp_path / "my lease.md"
+    path.write_text(LEASE)
+    return path
+
+
+async def opened(running: Any, *names: str) -> list[StoredDocument]:
+    """The documents that are open in the conversation, once those of these names have arrived."""
+    shelf = running.screen.backend.shelf
+
+    def there() -> bool:
+        found = shelf.open_in(running.screen.conversation_id)[1] if running.screen.conversation_id else []
+        return {document.name for document in found} >= set(names)
+
+    await running.wait(there, "the documents")
+    await running.wait(lambda: not running.screen.backend.index.is_busy, "the end")
+    await running.settle()
+    return list(shelf.open_in(running.screen.conversation_id)[1])
+
+
+@pytest.mark.parametrize(
+    "shown", ["{}", "'{}'", '"{}"', "file://{quoted}", "{escaped}", "  {}\n"], ids=range(6)
+)  # fmt: skip
+def test_a_dropped_path_is_recognised_however_the_terminal_writes_it(lease: Path, shown: str) -> None:
+    text = shown.format(lease, quoted=str(lease).replace(" ", "%20"), escaped=str(lease).replace(" ", "\\ "))
+    assert dropped_paths(text) == [lease]
+
+
+@pytest.mark.parametrize("text", ["", "my lease.md", "/no/such/file", "see /etc please", "/", "~nobody/x"])
+def test_other_pastes_are_text(text: str) -> None:
+    assert dropped_paths(text) == ([Path("/")] if text == "/" else [])
+
+
+def test_several_paths_are_dropped_together(tmp_path: Path, lease: Path) -> None:
+    other = tmp_path / "other.md"
+    other.write_text("x")
+    assert dropped_paths(f"'{lease}' {other}") == [lease, other]
+    assert dropped_paths(f"{other} {tmp_path / 'gone.md'}") == []
+
+
+async def test_open_begins_a_conversation_named_after_the_document(start: Start, lease: Path) -> None:
+    async with start() as running:
+        await running.screen.run_command(f"/open {lease}")
+        (document,) = await opened(running, "my lease.md")
+        assert running.conversations.get(running.screen.conversation_id).title == "my lease.md"
+        await running.wait(lambda: "▤ my lease.md · search or read" in running.text(), "the bar")
+        await running.screen.action_new()
+        await running.settle()
+        assert "▤" not in running.text()
+        assert document.outcome == "ok"
+
+
+async def test_a_dropped_file_asks_first(start: Start, lease: Path) -> None:
+    async with start() as running:
+        running.screen.prompt.focus()
+        from textual import events
+
+        running.screen.prompt.post_message(events.Paste(str(lease)))
+        await running.wait(lambda: "Open my lease.md?" in running.text(), "the question")
+        await running.pilot.press("n")
+        await running.settle()
+        assert running.screen.prompt.text == str(lease)
+        running.screen.prompt.set_text("")
+        running.screen.prompt.post_message(events.Paste(str(lease)))
+        await running.wait(lambda: "Open my lease.md?" in running.text(), "the question")
+        await running.pilot.press("y")
+        await opened(running, "my lease.md")
+
+
+async def test_what_cannot_be_asked_about_is_said(start: Start, tmp_path: Path) -> None:
+    """An empty file ends in a sentence, not in a spinner (open-webui#14664)."""
+    empty = tmp_path / "empty.txt"
+    empty.write_text(" \n")
+    async with start() as running:
+        await running.screen.run_command(f"/open {empty}")
+        await running.wait(lambda: "empty.txt cannot be asked about (empty)" in running.text(), "the sentence")
+        await running.wait(lambda: not running.screen.backend.index.is_busy, "the end")
+
+
+async def test_a_protected_pdf_asks_for_its_password(start: Start, tmp_path: Path) -> None:
+    from reportlab.lib.pdfencrypt import StandardEncryption
+    from reportlab.pdfgen.canvas import Canvas
+
+    path = tmp_path / "secret.pdf"
+    canvas = Canvas(str(path), encrypt=StandardEncryption("open sesame", canPrint=0))
+    canvas.drawString(72, 700, "The safe is behind the mirror.")
+    canvas.save()
+    async with start() as running:
+        await running.screen.run_command(f"/open {path}")
+        await running.wait(lambda: "Password of secret.pdf" in running.text(), "the question")
+        await running.pilot.press(*"open", "space", *"sesame", "enter")
+        shelf = running.screen.backend.shelf
+        await running.wait(lambda: shelf.askable(running.screen.conversation_id)[1], "the document")
+        assert "sesame" not in running.text()
+
+
+async def test_a_folder_is_opened_while_the_screen_goes_on_and_esc_stops_it(start: Start, tmp_path: Path) -> None:
+    folder = tmp_path / "many"
+    folder.mkdir()
+    for number in range(300):
+        (folder / f"{number:03}.txt").write_text(f"The number of this file is {number}.")
+    async with start() as running:
+        await running.screen.run_command(f"/open {folder}")
+        await running.wait(lambda: "Reading files" in running.text(), "the progress")
+        running.screen.prompt.insert("typed meanwhile")
+        await running.pilot.press("escape")
+        await running.wait(lambda: not running.screen.backend.index.is_busy, "the end")
+        await running.settle()
+        assert running.screen.prompt.text == "typed meanwhile"
+        documents = running.screen.backend.shelf.documents()
+        assert documents.queued() == []
+        assert "many" in running.text()
+
+
+async def test_what_a_quit_left_is_taken_up_at_the_next_start(start: Start, lease: Path) -> None:
+    """gpt4all#1757."""
+    from octavo.storage.documents import Documents
+    from octavo.storage.library import open_library
+    from octavo.storage.paths import Paths
+
+    with open_library(Paths.from_environment().documents_file) as database:
+        Documents(database).enqueue([str(lease)])
+    async with start() as running:
+        shelf = running.screen.backend.shelf
+        await running.wait(lambda: shelf.documents() and shelf.documents().list(), "the document")
+        assert [document.name for document in shelf.documents().list()] == ["my lease.md"]
+
+
+async def test_the_list_closes_opens_and_removes(start: Start, lease: Path) -> None:
+    async with start() as running:
+        await running.screen.run_command(f"/open {lease}")
+        (document,) = await opened(running, "my lease.md")
+        await running.pilot.press("f5")
+        await running.wait(lambda: "● my lease.md" in running.text(), "the list")
+        await running.pilot.press("m")
+        await running.wait(lambda: "always searched" in running.text(), "the mode")
+        await running.pilot.press("enter")
+        await running.wait(lambda: "○ my lease.md" in running.text(), "it is closed")
+        await running.pilot.press("delete")
+        await running.wait(lambda: "Remove my lease.md?" in running.text(), "the question")
+        await running.pilot.press("y")
+        await running.wait(lambda: "There are no documents yet" in running.text(), "it is gone")
+        assert isinstance(running.app.screen, DocumentsScreen)
+        forgotten = [call[1] for call in running.engine.calls if call[0] == "forget"]
+        assert forgotten == [f"document:{document.id}", running.screen.conversation_id]
+        assert lease.exists()
+
+
+def record_of(document: StoredDocument, **changes: Any) -> dict[str, Any]:
+    start = LEASE.index("The rent")
+    end = LEASE.index("\n\n# Garden")
+    citation = {
+        "id": "C1",
+        "document": document.id,
+        "page": None,
+        "start": start,
+        "end": end,
+        "quote": LEASE[start:end],
+        "supported": True,
+        "sentence": "The rent is 1,250 euros.",
+        "by_model": True,
+    }
+    row = {
+        "id": "C1",
+        "document": document.name,
+        "page": None,
+        "start": 0,
+        "end": end,
+        "decision": "chosen",
+        "reason": "among the best",
+        "tokens": 12,
+        "word_rank": 1,
+        "word_score": 1.0,
+        "vector_rank": None,
+        "cosine": None,
+        "fused": 0.1,
+        "reranked": None,
+        "document_id": document.id,
+    }
+    record = {
+        "citations": [citation],
+        "ledger": [row],
+        "mode": "search",
+        "refused": False,
+        "coverage": 1.0,
+        "missing_words": [],
+        "nearest": [],
+        "unsupported": [],
+        "unknown_ids": [],
+        "pages_read": None,
+        "notes": [],
+    }
+    return record | changes
+
+
+async def answer(running: Any, text: str, record: dict[str, Any]) -> None:
+    """An answer from documents, as the engine's thread tells it."""
+    conversation_id = running.screen.conversation_id
+    row = running.conversations.add_message(conversation_id, None, "assistant", "", status="streaming")
+
+    def tell() -> None:
+        running.engine.emit(AnswerStarted(row, (), 10, 1000))
+        running.conversations.update_message(row.id, text=text, token_ids=(), status="complete", record=record)
+        running.engine.emit(AnswerDone(replace(row, text=text, status="complete", record=record), None))
+
+    thread = threading.Thread(target=tell)
+    thread.start()
+    await running.wait(lambda: running.screen.transcript.parts[-1:] and text[:10] in running.text(), "the answer")
+    thread.join()
+    await running.settle()
+
+
+async def test_a_citation_opens_its_source_at_the_span(start: Start, lease: Path) -> None:
+    async with start() as running:
+        await running.screen.run_command(f"/open {lease}")
+        (document,) = await opened(running, "my lease.md")
+        await answer(running, "The rent is 1,250 euros [C1].", {"documents": record_of(document)})
+        assert "searched" in running.text()
+        running.screen.transcript.entries[-1].focus()
+        await running.pilot.press("1")
+        await running.wait(lambda: isinstance(running.app.screen, SourceScreen), "the source")
+        await running.wait(lambda: running.app.screen.passage is not None, "the passage")
+        assert running.app.screen.passage.text == "The rent is 1,250 euros a month."
+        assert "Garden" in running.text()
+        await running.pilot.press("escape")
+        await running.pilot.press("v")
+        await running.wait(lambda: isinstance(running.app.screen, EvidenceScreen), "the ledger")
+        assert "chosen: among the best" in running.text()
+        assert "borne out" in running.text()
+
+
+async def test_a_refusal_shows_what_came_nearest(start: Start, lease: Path) -> None:
+    async with start() as running:
+        await running.screen.run_command(f"/open {lease}")
+        (document,) = await opened(running, "my lease.md")
+        nearest = [{"document": "my lease.md", "document_id": document.id, "page": None, "start": 0, "end": 9}]
+        nearest[0]["text"] = "The garden has *4* trees."
+        record = record_of(document, refused=True, citations=[], missing_words=["sky"], nearest=nearest)
+        await answer(running, "The documents do not answer this.", {"documents": record})
+        assert "Not found in them: sky." in running.text()
+        assert "my lease.md: The garden has *4* trees." in running.text()
+        assert "not answered, searched" in running.text()
