@@ -29,7 +29,9 @@ def print_verdicts(checks: Sequence[Check], documents: list[dict[str, Any]], *, 
     for check in checks:
         for line in told(check):
             click.echo(line)
-    click.echo(f"    compared with what {documents[0]['found_by']} found")
+    found_by = documents[0]["found_by"]
+    without = "" if " and " in found_by else " (no sentence embedder is installed)"
+    click.echo(f"    compared with what {found_by} found{without}")
 
 
 def check_document(check: Check) -> dict[str, Any]:

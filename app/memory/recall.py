@@ -30,7 +30,7 @@ HALF_LIFE_DAYS = 180.0
 FLOOR = 0.25  # decay ranks, it never erases
 SAFETY_SHARE = 0.5  # of the budget, kept for safety facts
 _LONG = 60  # tokens from which a memory is trimmed at a sentence
-_NEAR = 0.35  # cosine from which a memory is about the same as the question
+_NEAR = 0.28  # cosine from which a memory is about what the question is about; MiniLM gives others up to 0.16
 _NOT_RELEVANT = "not relevant"
 
 

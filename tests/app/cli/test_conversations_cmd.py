@@ -161,7 +161,7 @@ def num_pages() -> int:
 
 def test_delete_forgets_what_is_kept_on_disk(octavo: Octavo, kept: dict[str, str]) -> None:
     result = octavo("conversations", "delete", kept["birds"], kept["fish"], "--yes")
-    assert result.out == ("Deleted “Why do birds sing?”.\nDeleted “Do fish sleep?”. 12.3 kB on disk are free again.\n")
+    assert result.out == ("Deleted “Why do birds sing?”.\nDeleted “Do fish sleep?”. 8.19 kB on disk are free again.\n")
     assert (result.code, result.err, num_pages()) == (0, "", 0)
 
 
@@ -284,3 +284,24 @@ def test_an_unknown_conversation_is_refused_before_the_model_is_loaded(
     result = octavo("ask", "Hi", "--conversation", given)
     assert result.code == 1
     assert result.err.startswith("Error: There is no conversation")
+
+
+def test_ask_remembers_raises_the_alarm_and_recalls(octavo: Octavo, fake: FakeAssistant) -> None:
+    fake.engine.max_context = 4096
+    told = octavo("ask", "I'm severely allergic to caffeine.", "--conversation", "new")
+    assert "Remembered “I'm severely allergic to caffeine.”" in told.err
+    told = octavo("ask", "I like coffee.", "--conversation", "new")
+    assert "tension: There is an allergy to caffeine" in told.err
+    assert "said on" in told.err
+    told = octavo("ask", "What should I drink?", "--conversation", "new", "-v")
+    assert "Recalled: “I'm severely allergic to caffeine.”" in told.err
+    assert "allergic to caffeine" in fake.prompts[-1]
+    document = json.loads(octavo("ask", "And you?", "--conversation", "last", "--json").out)
+    assert len(document["memories"]["ids"]) == 1
+
+
+def test_ask_without_memory(octavo: Octavo, fake: FakeAssistant, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OCTAVO_MEMORY", "off")
+    told = octavo("ask", "I'm severely allergic to caffeine.", "--conversation", "new", "--json")
+    assert json.loads(told.out)["memories"] is None
+    assert json.loads(octavo("memory", "list", "--json").out) == []

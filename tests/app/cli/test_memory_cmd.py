@@ -93,3 +93,13 @@ def test_an_empty_memory(octavo: Octavo) -> None:
     assert read(octavo("memory", "log", "--json")) == []
     assert octavo("memory", "undo").code == 1
     assert "no folder" in octavo("memory", "check", "I like tea", "--nli", "nowhere").err
+
+
+def test_the_log_says_what_replaced_what_and_how_it_was_found(octavo: Octavo) -> None:
+    added = read(octavo("memory", "add", "I live in Oslo", "--json"))
+    assert added["found_by"] == "full text"
+    told = octavo("memory", "add", "I moved to Lisbon")
+    assert "no sentence embedder" in told.out
+    assert "“I live in Oslo” → “I moved to Lisbon”" in octavo("memory", "log").out
+    (line, *_) = read(octavo("memory", "log", "--json"))
+    assert (line["kind"], line["old"], line["new"]) == ("update", "I live in Oslo", "I moved to Lisbon")
