@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from octavo.app.cli.explaining import tell_budgets, tell_reading
-from octavo.app.cli.options import budget_options
+from octavo.app.cli.options import budget_options, opened_trace, trace_options
 from octavo.app.cli.output import echo_json
 from octavo.app.errors import AppError
 
@@ -43,6 +43,7 @@ CANCELLED = 130  # what a shell reports for a program that Ctrl+C ended
 @budget_options
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), help="Where the model runs.")
 @click.option("--offline", is_flag=True, default=None, help="Never download anything.")
+@trace_options
 @click.option("-v", "--explain", is_flag=True, help="Say on standard error what memory is used, and what was read.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of the text.")
 def command(
@@ -53,6 +54,8 @@ def command(
     embedder: str | None,
     explain: bool,
     as_json: bool,
+    trace: str | None,
+    trace_text: bool,
     **flags: Any,
 ) -> int:
     """Ask one QUESTION and print the answer.
@@ -64,19 +67,22 @@ def command(
 
     prompt = _prompt(question)
     settings = load_settings(_as_settings(flags))
-    if docs and conversation is None:
-        return _ask_docs(prompt, docs, settings, mode, embedder, explain=explain, as_json=as_json)
-    if docs:
+    if docs and conversation is not None:
         from octavo.app.cli.continuing import attach
 
-        conversation = attach(conversation or "", docs, mode, embedder, settings)
-    elif mode is not None or embedder is not None:
+        conversation = attach(conversation, docs, mode, embedder, settings)
+    elif not docs and (mode is not None or embedder is not None):
         raise click.UsageError("--mode and --embedder need --doc.")
     answer: Answer | None
-    if conversation is None:
-        answer, document = _ask(prompt, settings, show=not as_json, explain=explain)
-    else:
-        answer, document = _ask_in(conversation, prompt, settings, show=not as_json, explain=explain)
+    with opened_trace(trace, with_text=trace_text) as traced:
+        if conversation is not None:
+            answer, document = _ask_in(conversation, prompt, settings, show=not as_json, explain=explain)
+        elif docs:
+            answer, document = _ask_docs(prompt, docs, settings, mode, embedder, show=not as_json, explain=explain)
+        else:
+            answer, document = _ask(prompt, settings, show=not as_json, explain=explain)
+        if traced is not None:
+            traced.write(document, prompt)
     if as_json:
         echo_json(document)
     if answer is not None and answer.error is not None:
@@ -135,10 +141,10 @@ def _ask_docs(
     mode: str | None,
     embedder: str | None,
     *,
+    show: bool,
     explain: bool,
-    as_json: bool,
-) -> int:
-    """Answer from documents; a refusal is an answer, too."""
+) -> tuple[Answer | None, dict[str, Any]]:
+    """As `_ask`, from documents; a refusal is an answer, too."""
     from octavo.app.cli.asking import ask_documents
 
     with _interrupt_flag() as interrupted:
@@ -148,15 +154,11 @@ def _ask_docs(
             settings,
             mode=mode or "auto",
             embedder=embedder,
-            show=not as_json,
+            show=show,
             explaining=explain,
             is_cancelled=lambda: bool(interrupted),
         )
-    if as_json:
-        echo_json(document)
-    if found.answer is not None and found.answer.error is not None:
-        raise AppError(f"The answer broke off: {found.answer.error}.")
-    return CANCELLED if found.answer is not None and found.answer.finish_reason == "cancelled" else 0
+    return found.answer, document
 
 
 def _ask(prompt: str, settings: Settings, *, show: bool, explain: bool) -> tuple[Answer, dict[str, Any]]:
@@ -206,9 +208,9 @@ def _ask_in(
     answer, message = end
     from_documents = message.record.get(RECORD, {})
     how: dict[str, Any] = {"usage": {}} if answer is None else answer.record()
-    document = {"conversation": message.conversation_id, "message": message.id}
-    document |= {"memories": message.record.get("memories")}
-    return answer, {"text": message.text, "model": message.model, **from_documents, **how, **document}
+    ids = {"conversation": message.conversation_id, "message": message.id}
+    memories = {"memories": message.record.get("memories")}
+    return answer, {"text": message.text, "model": message.model, **from_documents, **how, **ids, **memories}
 
 
 @contextmanager

@@ -24,6 +24,7 @@ COMMANDS = {
     "models": ("models", "Fetch, list, choose, inspect and remove models."),
     "paths": ("paths", "Print the folders and files Octavo uses."),
     "plan": ("plan", "Say how much memory a model needs at a context length."),
+    "stats": ("stats", "Sum up a trace of answers."),
     "store": ("store", "Look at the page store on the disk, check it, tidy it up, empty it."),
 }
 

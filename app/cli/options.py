@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from octavo.app.assistant.trace import Trace
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -27,3 +32,29 @@ def budget_options(command: Command) -> Command:
     )[::-1]:
         command = option(command)
     return command
+
+
+def trace_options(command: Command) -> Command:
+    """Where a trace of the answers is written, and whether with their texts."""
+    for option in (
+        click.option(
+            "--trace", metavar="FILE", help="Append one JSON line for each answer; `octavo stats` sums them up."
+        ),
+        click.option("--trace-text", is_flag=True, help="With --trace: the texts of questions and answers, too."),
+    )[::-1]:
+        command = option(command)
+    return command
+
+
+@contextlib.contextmanager
+def opened_trace(file: str | None, *, with_text: bool) -> Iterator[Trace | None]:
+    """The trace that the options ask for. Raises AppError if it cannot be written."""
+    if file is None:
+        if with_text:
+            raise click.UsageError("--trace-text needs --trace.")
+        yield None
+        return
+    from octavo.app.assistant.trace import Trace
+
+    with contextlib.closing(Trace(Path(file).expanduser(), with_text=with_text)) as trace:
+        yield trace

@@ -1,0 +1,229 @@
+"""The inspection panel by keyboard: each tab shows what is stored and held, and changes it where it says so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from octavo.app.assistant.watch import Look, PagesShown
+from octavo.app.memory.service import ChatMemory
+from octavo.app.tui.answer_text import answer_content
+from octavo.app.tui.plots import parts_bar, sparkline
+from octavo.app.tui.widgets.timings_tab import timings_content
+from octavo.engine.inspection import PageDetail, PageMap
+from octavo.storage.pages import open_store
+from octavo.storage.paths import Paths
+
+RECORD = {
+    "usage": {
+        "prompt_tokens": 3100, "reused_tokens": 2048, "computed_tokens": 1052, "generated_tokens": 61,
+        "reused_from": {"device": 2048, "host": 0, "disk": 0},
+    },
+    "timings": {
+        "queue_s": 0.001, "prefill_s": 1.2, "ttft_s": 1.25, "itl_p50_ms": 16.1, "itl_p95_ms": 21.0, "itl_p99_ms": 30.5,
+        "tokens_per_s": 58.2, "e2e_s": 2.4,
+    },
+    "window": {"context": 8192, "reserve": 1024, "margin": 16, "prompt_tokens": 3100, "kept_from": "x"},
+    "left_out": [{"first_id": "a", "last_id": "b", "reason": "context full", "messages": 6, "tokens": 2100}],
+    "pages": {
+        "total": 97, "page_size": 32, "device": 90, "host": 5, "disk": 2, "dense": False, "window": 32,
+        "num_chosen": 40, "chosen": [[5, 120], [17, 88]],
+    },
+    "finish_reason": "stop",
+}  # fmt: skip
+
+
+def page_map(num_pages=97, layers=30):
+    shape = (layers, num_pages)
+    tier = np.full(shape, 3, np.uint8)
+    tier[:, 20:40] = 2
+    numbers = np.arange(layers * num_pages).reshape(shape)
+    chosen = np.zeros(shape, np.bool_)
+    return PageMap(
+        num_pages * 32 + 5, 32, tier, numbers, numbers % 7, numbers.astype(np.float32) / numbers.size, chosen, 8, 4, 16,
+        "k8v4", is_running=True,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def answered(conversations):
+    """A conversation with one answer; its title and texts have brackets."""
+    conversation = conversations.create("Where is the [lake]?")
+    question = conversations.add_message(conversation.id, None, "user", "Where is the [lake]?")
+    conversations.add_message(conversation.id, question.id, "assistant", "North [S1].", model="m", record=RECORD)
+    return conversation.id
+
+
+def pages_of(engine, looks):
+    """Let the engine answer every look with the same map."""
+
+    def look(asked: Look) -> None:
+        looks.append(asked)
+        detail = PageDetail(asked.page or 0, tuple(range(32)), "ab" * 32, ("owner-of-it",), "prefill")
+        texts = tuple((place, f"text of page {place} [x]") for place in asked.pages)
+        engine.emit(PagesShown(asked, page_map(), detail, f"the [text] of page {asked.page}", texts))
+
+    engine.watch.look = look
+
+
+async def open_panel(run, conversation_id, tab="1"):
+    run.screen.open_conversation(conversation_id)
+    await run.wait(lambda: run.screen.conversation_id == conversation_id, "the conversation")
+    await run.pilot.press("f2")
+    await run.wait(lambda: run.screen.inspecting is not None and run.app.screen is run.screen.inspecting, "the panel")
+    await run.pilot.pause()
+    await run.pilot.press(tab)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 48)])
+async def test_pages_are_shown_and_the_cursor_tells_what_is_in_them(start, answered, size):
+    looks = []
+    async with start(size=size, prepare=lambda engine: pages_of(engine, looks)) as run:
+        await open_panel(run, answered)
+        await run.wait(lambda: "97 pages of 32 in k8v4" in run.text())
+        assert "77 on the device, 20 below" in run.text()
+        assert "RAM " in run.text(), "the gauge stays"
+        await run.pilot.press("plus", "plus", "right", "right")
+        await run.wait(lambda: "Page 2: tokens 64 to 95" in run.text())
+        assert looks[-1].page == 2
+        assert "30 layers device" in run.text()
+        await run.pilot.press("m")
+        await run.wait(lambda: "last use of 30 layers" in run.text())
+        before = len(looks)
+        await run.wait(lambda: len(looks) > before, "it is live")
+        await run.pilot.press("escape")
+        await run.wait(lambda: run.screen.inspecting is None)
+        assert run.app.screen is run.screen
+
+
+async def test_it_says_where_there_is_nothing_to_show(start, answered):
+    async with start(size=(80, 24)) as run:
+        await run.pilot.press("f2")
+        await run.wait(lambda: "No conversation is open" in run.text())
+        await run.pilot.press("2")
+        await run.wait(lambda: "No conversation is open." in run.text())
+        await run.pilot.press("3")
+        await run.wait(lambda: "There is no memory in this process." in run.text())
+        await run.pilot.press("4")
+        await run.wait(lambda: "Nothing is kept on disk" in run.text())
+        await run.pilot.press("6")
+        await run.wait(lambda: "The model cannot be looked at" in run.text())
+
+
+async def test_an_answer_shows_its_budget_its_pages_and_what_was_left_out(start, answered):
+    looks = []
+    async with start(size=(100, 44), prepare=lambda engine: pages_of(engine, looks)) as run:
+        await open_panel(run, answered, "2")
+        await run.wait(lambda: "text of page 17 [x]" in run.text())
+        asked = next(look for look in looks if look.message_id)
+        assert asked.pages == (5, 17)
+        text = run.text()
+        assert "found 2,048" in text
+        assert "kept for it 963" in text
+        assert "90 on the device, 5 in RAM, 2 on disk" in text
+        assert "6 messages, 2,100 tokens: context full" in text
+
+
+async def test_timings_are_plotted(start, answered):
+    async with start(size=(80, 24)) as run:
+        await open_panel(run, answered, "5")
+        await run.wait(lambda: "between, p99" in run.text())
+        assert "newest 30.5" in run.text()
+
+
+async def test_memory_is_searched_and_a_line_of_the_log_undone(start, answered, database, conversations):
+    memory = ChatMemory(database, conversations, Paths.from_environment(), "manual")
+    try:
+        memory.keeper.add("I live in Basel.")
+        memory.keeper.add("I have a dog named Rex [the first].")
+        async with start(size=(100, 40)) as run:
+            run.screen.backend.memory = memory
+            await open_panel(run, answered, "3")
+            await run.wait(lambda: "I live in Basel." in run.text())
+            assert "Rex [the first]" in run.text()
+            assert "Log of corrections" in run.text()
+            await run.pilot.press("slash", *"dog", "enter")
+            await run.wait(lambda: "Basel" not in run.text())
+            await run.pilot.press("f", "y")
+            await run.wait(lambda: not memory.keeper.memories.search("dog", None, 5))
+            await run.pilot.press("slash", "backspace", "backspace", "backspace", "enter")
+            await run.wait(lambda: "Log of corrections" in run.text())
+            await run.pilot.press("end", "u")
+            await run.wait(lambda: not memory.keeper.memories.list())
+    finally:
+        memory.close()
+
+
+async def test_forgetting_in_the_store_gives_the_bytes_back(start, answered):
+    paths = Paths.from_environment()
+
+    def page(number):
+        return SimpleNamespace(
+            identity=bytes([number]) * 32,
+            parent=bytes([number - 1]) * 32,
+            token_ids=tuple(range(32)),
+            owner=answered,
+            origin="prefill",
+            data=memoryview(bytes(4 << 20)),
+        )
+
+    with open_store(paths.pages_dir, 1 << 30) as store:
+        space = store.open_space(bytes(32), {}, 4, 1 << 20, 32)
+        assert space.write([page(number) for number in range(1, 80)]) == [None] * 79
+
+    def forgetting(engine):
+        def forget(owner):
+            engine.calls.append(("forget", owner))
+            with open_store(paths.pages_dir, None) as store:
+                store.forget(owner)
+
+        engine.forget = forget
+
+    async with start(size=(110, 30), prepare=forgetting) as run:
+        await open_panel(run, answered, "4")
+        await run.wait(lambda: "79 pages" in run.text())
+        assert "Where is the [lake]?" in run.text()
+        await run.pilot.press("f", "y")
+        await run.wait(lambda: "came back" in run.text(), "the bytes")
+        assert ("forget", answered) in run.engine.calls
+
+
+async def test_tabs_chosen_in_a_hurry_end_at_the_last_one(start, answered):
+    async with start(size=(80, 24), prepare=lambda engine: pages_of(engine, [])) as run:
+        await open_panel(run, answered)
+        await run.pilot.press("2", "3", "4", "5", "6", "1", "2", "5")
+        await run.wait(lambda: "between, p99" in run.text())
+        await run.pilot.pause(0.3)
+        assert "between, p99" in run.text()
+
+
+async def test_closing_a_conversation_frees_its_pages(start, answered):
+    async with start() as run:
+        run.screen.open_conversation(answered)
+        await run.wait(lambda: run.screen.conversation_id == answered)
+        closed = []
+        run.engine.watch.close = closed.append
+        await run.send("/close", until_done=False)
+        await run.wait(lambda: closed == [answered])
+        assert run.screen.conversation_id is None
+
+
+def test_an_answer_without_a_record_is_told_so():
+    from octavo.storage.records import StoredMessage
+
+    message = StoredMessage("m", "c", None, "assistant", "Hi", "complete", "", (), "m", {})
+    assert "before its pages were recorded" in answer_content(message, {}, [], 60).plain
+    dense = replace(message, record={**RECORD, "pages": {**RECORD["pages"], "dense": True}})
+    assert "Every page was read for every token." in answer_content(dense, {}, [], 60).plain
+    assert timings_content([], 80).plain == "No answer was timed yet."
+
+
+def test_plots():
+    assert sparkline([0, 1, 2, 4], 10) == " ▃▅█"
+    assert sparkline([0, 0], 10) == "··"
+    assert sparkline(range(100), 5) == "█████"
+    assert parts_bar([("█", "", 50), ("▒", "", 1)], 100, 10).plain == "█████▒····"
+    assert parts_bar([], 0, 10).plain == ""
