@@ -19,6 +19,12 @@ _QUESTION = re.compile(
     r"this|that|he|she|they|user|would|do|can|is|are|should|many|much|long|to|about)\b",
     re.IGNORECASE,
 )
+_ASIDE = re.compile(
+    r"^(?:(?:and )?(?:as|like) i(?:'ve| have)? (?:\w+ )?(?:said|mentioned|told you|explained|wrote)"
+    r"(?: (?:before|earlier|already|above))?"
+    r"|by the way|for the record|just so you know|you know|fyi|btw)[\s,.:!]*$",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,8 @@ def statements(text: str, said: date) -> list[Statement]:
         previous = UNKNOWN
         language = language_of(sentence.text)
         for clause in clauses(sentence, even):
+            if _ASIDE.match(clause.text):
+                continue
             claims = _read(clause, language, said, previous)
             if claims and claims[0].subject:
                 previous = claims[0].subject

@@ -134,15 +134,19 @@ class Remembering(Answering):
         alarms = [alarm for outcome in new if (alarm := correction_alarm(outcome)) is not None]
         if alarms:
             self.alarm_bar.show([*alarms, *self.alarm_bar.alarms])
-        if any(outcome.check.verdict == "tension" or outcome.check.finding.confirm for outcome in new):
+        waits = any(outcome.check.verdict == "tension" or outcome.check.finding.confirm for outcome in new)
+        if waits:
             self.load_alarms()
+        if alarms or waits:
             self.app.bell()
-        elif alarms:
-            self.app.bell()
+            if self.app.screen is self:
+                self.app.clear_notifications()  # they would lie over the alarm
+            else:
+                self.tell("Something you said does not fit what is remembered; F6 shows it.", severity="warning")
         added = [outcome for outcome in new if outcome.correction is not None and outcome.correction.kind == "add"]
         if added:
             self.tell(f"Remembered {_quoted(added)}. F7 takes it back.")
-        elif not news.conversation_id and not new:
+        elif not news.conversation_id and all(outcome.check.verdict == "duplicate" for outcome in news.outcomes):
             self.tell("That is remembered already.")
         self.tell_updates(new)
 

@@ -198,3 +198,9 @@ def test_any_text_is_read_and_quotes_are_where_they_say(text: str) -> None:
         assert text[statement.start : statement.end] == statement.quote
         for found in statement.claims:
             assert Claim.from_document(found.document()).key() == found.key()
+
+
+@pytest.mark.parametrize("aside", ["As I said", "as I already mentioned before", "By the way", "FYI"])
+def test_an_aside_is_no_statement(aside: str) -> None:
+    found = statements(f"{aside}, I play the cello.", date(2026, 5, 13))
+    assert [claim.value for statement in found for claim in statement.claims] == ["cello"]

@@ -107,6 +107,17 @@ async def test_each_choice_and_one_key_that_undoes_it(remembering: Any, key: str
         assert now.bar.display
 
 
+async def test_behind_a_dialog_the_alarm_is_told(remembering: Any) -> None:
+    async with remembering() as now:
+        now.memory.keeper.add(ALLERGY)
+        await now.run.pilot.press("f1")
+        now.memory.remember(COFFEE, lambda error: None)
+        await now.settle()
+        assert "F6 shows it" in now.notices()
+        await now.run.pilot.press("escape")
+        assert ALLERGY in now.run.text()
+
+
 async def test_one_side_is_forgotten_after_asking(remembering: Any) -> None:
     async with remembering() as now:
         await now.say(ALLERGY)
@@ -143,6 +154,9 @@ async def test_commands(remembering: Any) -> None:
         await now.screen.run_command("/remember I play the [cello]")
         await now.settle()
         assert now.texts == {"I play the [cello]"}
+        await now.screen.run_command("/remember As I said, I play the [cello]")
+        await now.settle()
+        assert "remembered already" in now.notices()
         await now.screen.run_command("/remember What is it?")
         await now.settle()
         assert "a question" in now.notices()
