@@ -19,6 +19,8 @@ from octavo.app.cli.bench_fidelity import fidelity
 from octavo.app.cli.bench_needle import needle
 from octavo.app.cli.bench_reopen import reopen
 from octavo.app.cli.bench_retrieval import retrieval
+from octavo.app.cli.bench_screen import screen
+from octavo.app.cli.bench_soak import soak
 from octavo.app.cli.bench_startup import startup
 from octavo.app.cli.bench_store import store
 from octavo.app.cli.bench_summary import summary
@@ -39,6 +41,8 @@ command.add_command(fidelity)
 command.add_command(needle)
 command.add_command(reopen)
 command.add_command(retrieval)
+command.add_command(screen)
+command.add_command(soak)
 command.add_command(startup)
 command.add_command(store)
 command.add_command(summary)

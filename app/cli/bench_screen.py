@@ -1,0 +1,167 @@
+"""`octavo bench screen`: how soon the screen shows a key, beside a table of a million tokens and while text is read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from octavo.app.cli.bench_soak import until
+
+if TYPE_CHECKING:
+    from textual.pilot import Pilot
+
+    from octavo.app.tui.app import OctavoApp
+    from octavo.engine.inspection import PageMap
+
+GOAL_MS = 50.0
+
+
+@click.command()
+@click.option("--model", metavar="NAME|PATH", help="The model that reads; by default the one in use.")
+@click.option("--tokens", type=click.IntRange(0), default=0, help="Read a prompt of so many tokens meanwhile; 0: none.")
+@click.option(
+    "--table", type=click.IntRange(1_000), default=1_000_000, show_default=True, help="Tokens of the page map."
+)
+@click.option(
+    "--keys", type=click.IntRange(10, 10_000), default=200, show_default=True, help="Keys to press in each part."
+)
+@click.option(
+    "--idle", type=click.IntRange(0, 600), default=0, help="Also the processor's time over so many idle seconds."
+)
+@click.option("--json", "as_json", is_flag=True, help="End with one JSON line.")
+def screen(model: str | None, tokens: int, table: int, keys: int, idle: int, as_json: bool) -> None:
+    """Milliseconds from a key to the screen that shows it, painted without a terminal.
+
+    Once in the input of the chat, once in the inspection panel's heat map over a page map of --table tokens; both while
+    the model reads, where --tokens are given.
+    """
+    figures = asyncio.run(
+        _measure({"model": model, "context": tokens + 2_048 if tokens else None}, tokens, table, keys, idle)
+    )
+    for name, value in figures.items():
+        click.echo(f"{name:<34} {value:,.1f}" if isinstance(value, float) else f"{name:<34} {value}")
+    worst = max(value for name, value in figures.items() if name.endswith("p95_ms"))
+    click.echo(f"p95 {worst:.1f} ms, {'within' if worst <= GOAL_MS else 'above'} the goal of {GOAL_MS:.0f} ms")
+    if as_json:
+        click.echo(json.dumps({name: round(value, 2) for name, value in figures.items()}))
+
+
+async def _measure(flags: dict[str, object], tokens: int, table: int, keys: int, idle: int) -> dict[str, float]:
+    from octavo.app.tui.app import OctavoApp
+    from octavo.app.tui.backend import open_backend
+
+    app = OctavoApp(lambda on_event: open_backend(flags, on_event))
+    figures: dict[str, float] = {}
+    try:
+        async with app.run_test(size=(120, 40)) as pilot:
+            await until(pilot, lambda: bool(app.chat.status.figures.limit), "the model")
+            if idle:
+                figures["idle_cpu_percent"] = await _idle(idle)
+            if tokens:
+                await _begin_reading(app, pilot, tokens)
+            figures |= _spread("chat", await _press(pilot, ["a", "b", "space", "backspace"], keys))
+            figures |= await _heat_map(app, pilot, table, keys)
+            if tokens:
+                figures["still_reading"] = float(app.chat.is_busy)
+                app.chat.stop()
+                await until(pilot, lambda: not app.chat.is_busy, "the end of the answer")
+    finally:
+        app.close_backend()
+    return figures
+
+
+async def _idle(seconds: int) -> float:
+    """Percent of one core that the whole process used while nobody did anything."""
+    await asyncio.sleep(2)
+    started, used = time.perf_counter(), time.process_time()
+    await asyncio.sleep(seconds)
+    return 100 * (time.process_time() - used) / (time.perf_counter() - started)
+
+
+async def _begin_reading(app: OctavoApp, pilot: Pilot[None], tokens: int) -> None:
+    """Send text of about so many tokens, and wait until the engine reads it."""
+    from importlib import resources
+
+    play = resources.files("octavo.assets").joinpath("merry_wives.txt").read_text(encoding="utf-8")
+    text = play
+    while len(text) < 4 * tokens:
+        text += play
+    await app.chat.send(f"{text[: 3 * tokens]}\n\nWhat happens in it? {time.time()}")
+    await until(pilot, lambda: app.chat.live_id is not None, "the answer")
+
+
+async def _press(pilot: Pilot[None], keys: list[str], count: int) -> list[float]:
+    """Milliseconds from each key to the moment its consequences are painted."""
+    times = []
+    for number in range(count):
+        started = time.perf_counter()
+        await pilot.press(keys[number % len(keys)])
+        await pilot.pause()
+        times.append(1e3 * (time.perf_counter() - started))
+        await asyncio.sleep(0.02)
+    return times
+
+
+async def _heat_map(app: OctavoApp, pilot: Pilot[None], table: int, keys: int) -> dict[str, float]:
+    """The same in the panel, over a page map that no engine has."""
+    from octavo.app.assistant.watch import Look, PagesShown
+
+    assert app.chat.backend is not None
+    pages = synthetic_map(table)
+    if app.chat.conversation_id is None:
+        app.chat.conversation_id = "bench"
+    watch: Any = app.chat.backend.engine.watch
+
+    def look(asked: Look) -> None:
+        app.chat.events.push(PagesShown(asked, pages, None, ""))
+
+    watch.look = look
+    await pilot.press("f2")
+    await until(pilot, lambda: app.chat.inspecting is not None, "the panel")
+    panel = app.chat.inspecting
+    assert panel is not None
+    from octavo.app.tui.widgets.heat_map import HeatMap
+
+    heat = panel.query_one(HeatMap)
+    await until(pilot, lambda: heat.pages is not None and heat.has_focus, "the page map")
+    times = await _press(pilot, ["right", "down", "plus", "end", "m", "minus", "left", "home"], keys)
+    await pilot.press("escape")
+    return _spread("heat_map", times) | {"heat_map_pages": float(pages.num_pages)}
+
+
+def synthetic_map(tokens: int, num_layers: int = 30, page_size: int = 32) -> PageMap:
+    """A page map of so many tokens, filled with numbers that look like use."""
+    import numpy as np
+
+    from octavo.engine.inspection import PageMap
+
+    rng = np.random.default_rng(0)
+    shape = (num_layers, max(tokens // page_size, 1))
+    return PageMap(
+        num_tokens=tokens,
+        page_size=page_size,
+        tier=rng.integers(1, 4, shape).astype(np.uint8),
+        age=rng.integers(-1, 1_000_000, shape),
+        selected=rng.integers(0, 50, shape),
+        worth=rng.random(shape, dtype=np.float32),
+        chosen=rng.random(shape) < 0.05,
+        key_bits=8,
+        value_bits=4,
+        tail_bits=16,
+        codec="k8v4",
+        is_running=True,
+    )
+
+
+def _spread(name: str, times: list[float]) -> dict[str, float]:
+    from octavo.engine.events import percentile
+
+    return {
+        f"{name}_p50_ms": percentile(times, 0.5),
+        f"{name}_p95_ms": percentile(times, 0.95),
+        f"{name}_max_ms": max(times),
+    }
