@@ -43,7 +43,7 @@ def tell_news(news: MemoryNews | MemoryFailed) -> None:
                 announce(line)
             announce("`octavo memory conflicts` shows what waits for you, `octavo memory undo` takes this back.")
         elif outcome.correction is not None:
-            announce(f"Remembered “{outcome.check.text}”.")
+            announce(f"Remembered: “{outcome.check.text}”")
 
 
 def tell_recalled(memory: ChatMemory, message: StoredMessage) -> None:
@@ -52,6 +52,6 @@ def tell_recalled(memory: ChatMemory, message: StoredMessage) -> None:
     if used is None:
         return
     for item in used.memories:
-        announce(f"Recalled: “{item.text}” (said on {item.said[:10]}).")
+        announce(f"Recalled: “{item.text}” (said on {item.said[:10]})")
     for reason, number in used.left_out:
         announce(f"Not recalled: {number} {'memory' if number == 1 else 'memories'} ({reason}).")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from octavo.app.memory.fence import is_safety
@@ -41,7 +42,9 @@ def used_rows(memory: ChatMemory, message: StoredMessage) -> tuple[list[Row], li
     """The memories a message was answered with, and sentences about the rest."""
     used = memory.used(message)
     if used is None:
-        return [], ["Nothing was recalled for it: memory was off, or the answer is older than the memory."]
+        return [], [
+            "Nothing was recalled for it: it came from documents, memory was off, or it is older than the memory."
+        ]
     notes = [f"They took {used.tokens:,} tokens of the prompt."] if used.memories else []
     if used.num_gone:
         notes.append(f"{used.num_gone} more were used and are forgotten or taken back since.")
@@ -49,9 +52,9 @@ def used_rows(memory: ChatMemory, message: StoredMessage) -> tuple[list[Row], li
     return [_row(memory.keeper, item) for item in used.memories], notes
 
 
-def open_alarms(keeper: Keeper) -> list[Alarm]:
-    """The conflicts that wait for a decision, the newest first."""
-    alarms = []
+def open_alarms(keeper: Keeper, shown: Sequence[Alarm] = ()) -> list[Alarm]:
+    """The corrections among those `shown` that still stand, then the conflicts that wait, the newest first."""
+    alarms = [alarm for alarm in shown if alarm.kind == "correction" and keeper.log.get(int(alarm.key)).undone is None]
     for conflict in keeper.memories.conflicts(only_open=True):
         old, new = keeper.memories.get(conflict.old_id), keeper.memories.get(conflict.new_id)
         alarms.append(

@@ -114,18 +114,17 @@ class Remembering(Answering):
             await super().engine_event(event)
 
     def load_alarms(self) -> None:
-        """Show the conflicts that wait, corrections of this run after them."""
-        from octavo.app.tui.memory_rows import open_alarms
-
+        """Show the conflicts that wait, and the corrections shown that still stand."""
         if self.backend is None or self.backend.memory is None:
             return
-        keeper = self.backend.memory.keeper
-        corrections = [alarm for alarm in self.alarm_bar.alarms if alarm.kind == "correction"]
-        self.in_thread(
-            lambda: open_alarms(keeper),
-            lambda found: self.alarm_bar.show([*found, *corrections]),
-            group="alarms",
-        )
+        from octavo.app.tui.memory_rows import open_alarms
+
+        keeper, shown = self.backend.memory.keeper, self.alarm_bar.alarms
+        self.in_thread(lambda: open_alarms(keeper, shown), self.alarm_bar.show, group="alarms")
+
+    def on_screen_resume(self) -> None:
+        """What was decided on another screen is decided here, too."""
+        self.load_alarms()
 
     def _take_news_of_memory(self, news: MemoryNews) -> None:
         from octavo.app.tui.memory_rows import correction_alarm
@@ -145,7 +144,7 @@ class Remembering(Answering):
                 self.tell("Something you said does not fit what is remembered; F6 shows it.", severity="warning")
         added = [outcome for outcome in new if outcome.correction is not None and outcome.correction.kind == "add"]
         if added:
-            self.tell(f"Remembered {_quoted(added)}. F7 takes it back.")
+            self.tell(f"Remembered: {_quoted(added)} (F7 takes it back)")
         elif not news.conversation_id and all(outcome.check.verdict == "duplicate" for outcome in news.outcomes):
             self.tell("That is remembered already.")
         self.tell_updates(new)
@@ -155,7 +154,7 @@ class Remembering(Answering):
         for outcome in outcomes:
             if outcome.check.verdict == "update" and not outcome.check.finding.confirm:
                 old = next((met.memory.text for met in outcome.check.with_verdict("update")), "")
-                self.tell(f"“{one_line(old, 60)}” is now “{one_line(outcome.check.text, 60)}”. F7 undoes it.")
+                self.tell(f"“{one_line(old, 60)}” is now “{one_line(outcome.check.text, 60)}” (F7 undoes it)")
 
     def decide(self, alarm: Alarm, choice: str) -> None:
         """Do what was chosen about an alarm."""
@@ -209,8 +208,6 @@ class Remembering(Answering):
 
             def forgotten(_: object) -> None:
                 self.tell("It is forgotten.")
-                gone = [alarm for alarm in self.alarm_bar.alarms if alarm.kind == "correction"]
-                self.alarm_bar.show([alarm for alarm in self.alarm_bar.alarms if alarm not in gone])
                 self.load_alarms()
 
             self.in_thread(lambda: keeper.forget(memory_id), forgotten)

@@ -289,7 +289,7 @@ def test_an_unknown_conversation_is_refused_before_the_model_is_loaded(
 def test_ask_remembers_raises_the_alarm_and_recalls(octavo: Octavo, fake: FakeAssistant) -> None:
     fake.engine.max_context = 4096
     told = octavo("ask", "I'm severely allergic to caffeine.", "--conversation", "new")
-    assert "Remembered “I'm severely allergic to caffeine.”" in told.err
+    assert "Remembered: “I'm severely allergic to caffeine.”" in told.err
     told = octavo("ask", "I like coffee.", "--conversation", "new")
     assert "tension: There is an allergy to caffeine" in told.err
     assert "said on" in told.err

@@ -175,6 +175,22 @@ async def test_commands(remembering: Any) -> None:
         assert "Nothing is remembered" in now.notices()
 
 
+async def test_what_was_decided_on_another_screen_alarms_no_more(remembering: Any) -> None:
+    async with remembering() as now:
+        await now.say("I love cheese")
+        await now.say("I hate cheese")
+        await now.say(ALLERGY)
+        await now.say(COFFEE)
+        assert len(now.bar.alarms) == 2
+        await now.run.pilot.press("f1")
+        now.memory.keeper.undo()
+        now.memory.keeper.undo()
+        now.memory.keeper.undo()
+        await now.run.pilot.press("escape")
+        await now.settle()
+        assert not now.bar.display
+
+
 async def test_conflicts_of_an_earlier_run_are_shown(remembering: Any) -> None:
     async with remembering() as now:
         now.memory.keeper.add(ALLERGY)
