@@ -153,7 +153,7 @@ class ChatMemory:
             try:
                 if self.mode == "off":
                     raise AppError('Memory is off; the setting memory = "manual" or "auto" turns it on.')
-                outcomes = self.keeper.add(text)
+                outcomes = self._added(text)
             except Exception as error:
                 otherwise(error)
             else:
@@ -180,6 +180,16 @@ class ChatMemory:
     def close(self) -> None:
         """End the thread. What was not read yet is read at the next start."""
         self._worker.close()
+
+    def _added(self, text: str) -> list[Outcome]:
+        """What `Keeper.add` gives, by rules alone where the model turns out to be of no use."""
+        try:
+            return self.keeper.add(text)
+        except EngineError as error:
+            if self.keeper.judge is None:
+                raise
+            self._failed(error)
+            return self.keeper.add(text)
 
     def _failed(self, error: Exception) -> None:
         sentence = _sentence(error)

@@ -13,6 +13,7 @@ from octavo.app.assistant.chat import AnswerDone, Chat
 from octavo.app.memory.recall import RECORD
 from octavo.app.memory.service import ChatMemory, MemoryFailed, MemoryNews
 from octavo.app.settings import Settings
+from octavo.engine.errors import ModelFileError
 from octavo.storage.conversations import Conversations
 from octavo.storage.database import Database
 from octavo.storage.paths import Paths
@@ -211,3 +212,30 @@ def test_a_fault_of_the_memory_costs_no_answer(
     (failure,) = told
     assert isinstance(failure, MemoryFailed)
     assert "torn" in failure.error
+
+
+def test_a_model_that_is_refused_leaves_the_rules(
+    database: Database, conversations: Conversations, told: Told, octavo_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Paths.from_environment().models_dir / "nli"
+    folder.mkdir(parents=True)
+
+    def refuse(path: Path) -> None:
+        raise ModelFileError("The model is refused.")
+
+    monkeypatch.setattr("octavo.engine.nli.open_cross_encoder", refuse)
+    memory = opened(database, conversations, told)
+    errors: list[Exception] = []
+    try:
+        assert memory.checked_by == "rules and nli"
+        for text in ("The kitchen smells of cinnamon.", "The kitchen smells of nothing at all.", "I live in Rome."):
+            memory.remember(text, errors.append)
+        assert memory.wait(20)
+    finally:
+        memory.close()
+    assert errors == []
+    assert memory.checked_by == "rules only"
+    assert [news.error for news in told if isinstance(news, MemoryFailed)] == [
+        "The model is refused. Until the next start statements are checked by rules only."
+    ]
+    assert len(memory.memories.list()) == 3

@@ -199,3 +199,15 @@ def test_other_weights_are_calibrated_anew(database: Database, tmp_path: Path, m
     encoder.fingerprint = "another model"  # type: ignore[misc]
     assert FolderJudge(tmp_path, database).calibration.fingerprint == "another model"
     assert len(encoder.read_pairs) > read
+
+
+def test_the_model_gives_way_between_batches(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = Encoder()
+    monkeypatch.setattr("octavo.engine.nli.open_cross_encoder", lambda folder: encoder)
+    done: list[int] = []
+    judge = FolderJudge(tmp_path, database, pause=lambda: done.append(len(encoder.read_pairs)))
+    judge.scores([("a" * (i + 1), "b") for i in range(20)])
+
+    assert done == [0, 16, 32]
