@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 import tempfile
+import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -57,8 +58,8 @@ class Result:
 def retrieval(embedder: str, half: str, offline: bool | None, as_json: bool) -> None:
     """Retrieval, refusal and citations on the bundled questions.
 
-    Every question is asked of all bundled documents together. The thresholds of refusal were set on the questions
-    with even numbers ("set"); the figures are from those with odd numbers ("test"). An answer is cited by quoting the
+    Every question is asked of all bundled documents together. What refusal weighs was fitted on the questions with even
+    numbers ("set"); the figures are from those with odd numbers ("test"). An answer is cited by quoting the
     sentence that holds it, without a language model, so the citations measured are those of the code.
     """
     results = run(embedder, half, offline)
@@ -128,7 +129,9 @@ def _ask(documents: Documents, question: Question, embedder: Embedder | None) ->
     from octavo.app.documents.retrieve import retrieve
 
     found = retrieve(documents, question.text, documents.list(), embedder=embedder)
-    verdict = judge(found)
+    started = time.perf_counter()
+    verdict = judge(found, question.text, embedder)
+    found.seconds["judge"] = time.perf_counter() - started
     rank = None
     if question.answer:
         (document,) = (one for one in documents.list() if one.name == question.document)

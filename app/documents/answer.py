@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 Mode = Literal["search", "read"]
 REFUSAL = "The documents do not answer this."
+NOT_BORNE_OUT = "The model found no answer that the documents bear out."
 _NEAREST = 3
 _STORED_ROWS = 40
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from octavo.app.assistant.assistant import Answer
 from octavo.app.assistant.budget import Budget, Turn, conversation, fit
 from octavo.app.documents import prompt
-from octavo.app.documents.answer import REFUSAL, DocumentAnswer, Mode, Prepared
+from octavo.app.documents.answer import NOT_BORNE_OUT, REFUSAL, DocumentAnswer, Mode, Prepared
 from octavo.app.documents.citations import Checked, Entailment, check
 from octavo.app.documents.evidence import Evidence, Source, gather
 from octavo.app.documents.pages_read import ReadPart, parts_read
@@ -90,7 +90,9 @@ class Asker:
         asked = in_context(question.text, [turn.messages[0].content for turn in question.history if turn.messages])
         among = question.among
         found = retrieve(self._documents, asked, among, embedder=self._embedder, reranker=self._reranker)
-        verdict = judge(found)
+        judging = time.perf_counter()
+        verdict = judge(found, asked, self._embedder)
+        found.seconds["judge"] = round(time.perf_counter() - judging, 6)
         started = time.perf_counter()
         around = len(self._encoded([*self._system(question, None), *self._user(prompt.frame(question.text))]))
         room = max(min(self.budget.available - around, _MOST_EVIDENCE), 0)
@@ -111,7 +113,7 @@ class Asker:
         found.seconds["generate"] = round(answer.metrics.e2e_s, 6)
         # What was cut off says something all the same; what ended and is borne out by nothing is no answer.
         refused = answer.finish_reason in ("stop", "length") and checked.num_supported == 0
-        text, mode = REFUSAL if refused else checked.text, attempt.mode
+        text, mode = NOT_BORNE_OUT if refused else checked.text, attempt.mode
         verdict = replace(verdict, refused=refused)
         parts = attempt.parts()
         yield DocumentAnswer(

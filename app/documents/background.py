@@ -111,8 +111,8 @@ class BackgroundReader:
         self._state = DocumentReading(conversation_id, among[0].name if among else "")
         if len(among) != 1 or attached.mode == "search" or documents is None:
             return
-        policy = shelf.settings.generation.policy()
-        asker, notes = Asker(assistant, documents, policy), []  # type: tuple[Asker, list[str]]
+        asker = Asker(assistant, documents, shelf.settings.generation.policy())
+        notes: list[str] = []
         question = Question("", among, "read", system=shelf.settings.system)
         self._whole = asker.whole(question, notes)
         if self._whole is None:

@@ -52,6 +52,11 @@ class Embedder:
     name: str
     encoder: SentenceEncoder
 
+    @property
+    def is_default(self) -> bool:
+        """True for the one that comes with Octavo, which was trained on English."""
+        return self.name == _NAME
+
     def reads(self, text: str) -> bool:
         """False for text in a script that the embedder was not trained on: its vectors would be noise there."""
         letters = [character for character in text if character.isalpha()]

@@ -27,8 +27,7 @@ _POINTING = re.compile(
 @functools.cache
 def _question_words() -> tuple[frozenset[str], re.Pattern[str]]:
     """Words by themselves, and a pattern for the runs of scripts without spaces, longest first."""
-    lines = resources.files("octavo.assets").joinpath("question_words.txt").read_text(encoding="utf-8").splitlines()
-    words = [word for line in lines if not line.startswith("#") for word in line.split()]
+    words = set().union(*_languages())
     wide = sorted((word for word in words if _WIDE.fullmatch(word)), key=len, reverse=True)
     return frozenset(words), re.compile("|".join(map(re.escape, wide)))
 
@@ -59,6 +58,23 @@ def in_context(question: str, earlier: Sequence[str]) -> str:
     return f"{question} {earlier[-1]}" if earlier and _POINTING.search(_QUOTED.sub(" ", question)) else question
 
 
+def is_english(question: str) -> bool:
+    """True unless words that only ask are of another language more often, or the script is."""
+    letters = [letter for letter in question if letter.isalpha()]
+    if sum(letter > "\u024f" for letter in letters) * 2 >= max(len(letters), 1):
+        return False
+    english, *others = _languages()
+    words = set(_WORD.findall(question.casefold()))
+    return all(len(words & english) >= len(words & other) for other in others)
+
+
+@functools.cache
+def _languages() -> list[frozenset[str]]:
+    """The words that only ask of each language, those of English first."""
+    lines = resources.files("octavo.assets").joinpath("question_words.txt").read_text(encoding="utf-8").splitlines()
+    return [frozenset(line.split()) for line in lines if not line.startswith("#")]
+
+
 def covered(terms: Iterable[str], texts: Iterable[str]) -> list[str]:
     """Those of the terms that the texts hold, in this form or in another with the same stem."""
     words: set[str] = set()
@@ -66,6 +82,19 @@ def covered(terms: Iterable[str], texts: Iterable[str]) -> list[str]:
         words |= words_of(text)
     stems = {word[:length] for word in words for length in range(_SHORTEST_STEM, len(word) + 1)}
     return [term for term in terms if term in words or stem(term) in stems]
+
+
+def credited(terms: Iterable[str], text: str) -> dict[str, float]:
+    """How far a text holds each of the terms: 1 as `covered` has it. Two characters of a script without spaces that do
+    not stand side by side in it earn up to a half: they may be parts of two words, or of the same one said otherwise.
+    """
+    terms = list(terms)
+    held = set(covered(terms, [text]))
+    found = dict.fromkeys(held, 1.0)
+    for term in terms:
+        if term not in held and len(term) == 2 and _WIDE.fullmatch(term):
+            found[term] = sum(character in text for character in term) / 4
+    return found
 
 
 def stem(word: str) -> str:

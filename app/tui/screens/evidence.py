@@ -46,7 +46,8 @@ class EvidenceScreen(ModalScreen[None]):
         for citation in record["citations"]:
             borne = "borne out" if citation["supported"] else "not borne out"
             place = f"page {citation['page']}, " if citation["page"] is not None else ""
-            head = f"[{citation['id']}] cited, {borne} · {place}{citation['start']:,}-{citation['end']:,}"
+            head = f"[{citation['id']}] cited, {borne}{_read(record, citation['id'])} · {place}"
+            head += f"{citation['start']:,}-{citation['end']:,}"
             yield self._option(head, citation["quote"], citation["document"], citation, f"[{citation['id']}]")
         for row in record["ledger"]:
             ranks = f"words {row['word_rank'] or '-'}, meaning {row['vector_rank'] or '-'}"
@@ -69,6 +70,15 @@ class EvidenceScreen(ModalScreen[None]):
     @on(OptionList.OptionSelected)
     def _selected(self, event: OptionList.OptionSelected) -> None:
         self._show_source(*self._places[event.option_index])
+
+
+def _read(record: Mapping[str, Any], citation_id: str) -> str:
+    """Whether the attention selected what is cited, where it had to select."""
+    parts = record.get("pages_read")
+    if parts is None:
+        return ""
+    times = sum(part["times"] for part in parts if citation_id in part["cited"])
+    return f", read {count(times, 'time')}" if times else ", not among the pages read most"
 
 
 def summary(record: Mapping[str, Any]) -> Iterator[str]:

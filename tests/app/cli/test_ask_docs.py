@@ -89,7 +89,10 @@ def test_one_repair_then_the_answer_is_refused(ask: Callable[..., Any]) -> None:
     stubborn = Scripted("The rent is 900 euros.", "The rent is 800 euros.")
     result = ask(stubborn, "How high is the monthly rent in euros?", "--mode", "search", "--json")
     document = json.loads(result.out)
-    assert (document["refused"], document["text"]) == (True, "The documents do not answer this.")
+    assert (document["refused"], document["text"]) == (
+        True,
+        "The model found no answer that the documents bear out.",
+    )
     assert document["unsupported"] == ["The rent is 900 euros."]
     assert stubborn.answers == []
 
@@ -126,3 +129,36 @@ def test_files_that_cannot_be_asked_about(ask: Callable[..., Any], octavo: Calla
     assert (result.code, result.err) == (1, "Error: empty.txt cannot be asked about (empty). There is no text in it.\n")
     assert "There is no document nothing.pdf" in octavo("ask", "--doc", "nothing.pdf", "--embedder", "off", "What?").err
     assert octavo("ask", "--mode", "read", "What?").code == 2
+
+
+def test_a_document_stays_open_in_a_conversation(
+    ask: Callable[..., Any], octavo: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assistant = Scripted("The rent is 1,250 euros a month.", "The garden has 4 trees [C1].")
+    result = ask(assistant, "How high is the rent?", "--mode", "search", "--conversation", "new")
+    assert result.code == 0
+    assert result.out.startswith("The rent is 1,250 euros a month [C1].\n  [C1] characters ")
+    result = octavo("ask", "--conversation", "last", "How many trees has the garden?", "--json")
+    document = json.loads(result.out)
+    assert (document["mode"], document["refused"]) == ("search", False)
+    assert document["citations"][0]["quote"] == "The garden has 4 trees."
+    assert [message.role for message in assistant.prompts[1]] == ["system", "user", "assistant", "user"]
+    assert assistant.prompts[1][2].content == "The rent is 1,250 euros a month."
+    assert assistant.owners == [document["conversation"]] * 2
+    refused = octavo("ask", "--conversation", "last", "Why is the sky blue?", "--json")
+    document = json.loads(refused.out)
+    assert refused.code == 0
+    assert (document["refused"], document["usage"], document["text"]) == (
+        True,
+        {},
+        "The documents do not answer this.",
+    )
+
+
+def test_pages_with_text_of_several_documents_are_not_kept(ask: Callable[..., Any]) -> None:
+    Path("other.md").write_text("# Other\n\nThe cellar has 2 doors.\n")
+    assistant = Scripted("The cellar has 2 doors [C1].")
+    forgotten: list[str] = []
+    assistant.engine.forget = forgotten.append
+    ask(assistant, "How many doors has the cellar?", "--doc", "other.md", "--mode", "search")
+    assert forgotten == assistant.owners == ["documents"]

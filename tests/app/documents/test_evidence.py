@@ -142,7 +142,7 @@ def test_what_a_question_is_about() -> None:
 def test_what_the_document_does_not_speak_of_is_refused(documents: Documents, add: Add, question: str) -> None:
     """anything-llm#1430."""
     document = add("minutes.md", "".join(article(n, f"Heron number {n} was seen.") for n in range(8)))
-    verdict = judge(retrieve(documents, question, [document]))
+    verdict = judge(retrieve(documents, question, [document]), question)
     assert verdict.refused
     answered = retrieve(documents, "Which heron number was seen?", [document])
-    assert not judge(answered).refused
+    assert not judge(answered, "Which heron number was seen?").refused
