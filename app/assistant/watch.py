@@ -118,8 +118,6 @@ class Watch:
             self._used.pop(conversation_id, None)
             if chat is not None and conversation_id != self._open:
                 chat.assistant.engine.cache.rest({conversation_id})
-        while (look := _taken(self._looks)) is not None:
-            self._emit(self._show(chat, look))
         if now - self._checked >= CHECK_S:
             self._checked = now
             self._rest(chat, now)
@@ -127,6 +125,8 @@ class Watch:
             self._measured = now
             with suppress(Exception):  # a gauge must not end an answer
                 self.snapshot = take_snapshot(chat.assistant, chat.model)
+        while (look := _taken(self._looks)) is not None:
+            self._emit(self._show(chat, look))
 
     def _rest(self, chat: Chat | None, now: float) -> None:
         while (left := _taken(self._left)) is not None:

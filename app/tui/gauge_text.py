@@ -17,10 +17,11 @@ LOOKS: dict[Kind, tuple[str, str, str]] = {
     "weights": ("█", "$secondary", "weights"),
     "in use": ("▓", "$primary", "KV in use"),
     "cached": ("▒", "$success", "KV cached"),
-    "workspace": ("░", "$accent", "program, workspace"),
+    "workspace": ("░", "$accent", "workspace"),
     "others": ("╱", "$foreground 45%", "others"),
     "free": ("·", "$foreground 35%", "free"),
 }
+_NAMES = {("NVMe", "cached"): "pages", ("RAM", "workspace"): "program"}
 PEAK = "│"
 _PEAK_STYLE = "bold $warning"
 
@@ -79,12 +80,13 @@ def compact(reading: Reading, context: Context, tokens_per_s: float, width: int)
 
 def wide(reading: Reading, context: Context, tokens_per_s: float, width: int) -> Content:
     """A row for each bar with its parts named, then what moves and what fits."""
-    bar_width = max(width // 3, 20)
+    bar_width = max(width // 4, 20)
     name_width = max(len(bar.name) for bar in reading.bars) + 1
     rows = []
     for bar in reading.bars:
         name, figures = (bar.name.ljust(name_width), "bold"), (f" {against(bar)}  ", "bold")
-        row = Content.assemble(name, bar_content(bar, bar_width), figures, _legend(bar))
+        shared = f"  PSS {short_size(reading.pss)}" if bar.name == "RAM" and reading.pss else ""
+        row = Content.assemble(name, bar_content(bar, bar_width), figures, _legend(bar), shared)
         rows.append(row.truncate(width, ellipsis=True))
     texts = [*_about(context, tokens_per_s), *_traffic(reading), fits(reading), reading.promise]
     return Content("\n").join([*rows, _second(reading, width, texts)])
@@ -108,8 +110,8 @@ def _legend(bar: Bar) -> Content:
     for part in bar.parts:
         shape, style, name = LOOKS[part.kind]
         about = "≈" if part.is_estimate else ""
-        if bar.name == "NVMe" and part.kind == "cached":
-            name = "pages"
+        # On a CPU the rest is mostly the program itself: Python, torch and the libraries.
+        name = _NAMES.get((bar.name, part.kind), name)
         pieces.append(Content.assemble((shape, style), f" {name} {about}{short_size(part.size)}"))
     pieces.append(Content.assemble((PEAK, _PEAK_STYLE), f" peak {short_size(bar.peak)}"))
     return Content("  ").join(pieces)

@@ -80,7 +80,7 @@ async def test_a_large_terminal_names_the_parts(start):
     async with start(size=(160, 48), prepare=lambda engine: setattr(engine.watch, "snapshot", SNAPSHOT)) as run:
         await run.wait(lambda: "KV cached" in run.text(), "the legend")
         rows = run.text()
-        assert "░ program, workspace ≈" in rows
+        assert "░ program ≈" in rows
         assert "Octavo stays under 548 MB beside the program itself" in rows
 
 

@@ -133,6 +133,11 @@ def test_light(app, snap_compare):
     assert snap_compare(app, terminal_size=(100, 30), run_before=showing("1", theme="octavo-light"))
 
 
-def test_without_colour(app, snap_compare, monkeypatch):
+@pytest.fixture
+def no_colour(monkeypatch):
+    """Asked for before `app`: a program looks for it when it begins."""
     monkeypatch.setenv("NO_COLOR", "1")
+
+
+def test_without_colour(no_colour, app, snap_compare):
     assert snap_compare(app, terminal_size=(100, 30), run_before=showing("1"))
