@@ -42,6 +42,6 @@ def concern(guard: Claim, question: str) -> str:
         return ""
     for key in named(question):
         found = danger(guard, Claim(USER, "consume", key, concepts=frozenset((key,))))
-        if found is not None and key not in guard.concepts:
+        if found is not None:
             return f"This concerns the question: {found.reason[0].lower()}{found.reason[1:]}"
     return ""

@@ -31,7 +31,7 @@ FLOOR = 0.25  # decay ranks, it never erases
 SAFETY_SHARE = 0.5  # of the budget, kept for safety facts
 _LONG = 60  # tokens from which a memory is trimmed at a sentence
 _NEAR = 0.28  # cosine from which a memory is about what the question is about; MiniLM gives others up to 0.16
-_NOT_RELEVANT = "not relevant"
+_NOT_RELEVANT, _OVER_BUDGET = "not relevant", "over budget"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,45 +100,59 @@ def recall(
 ) -> Recall:
     """The memories for a question in at most `budget` tokens, fence and all; `count_tokens` counts a text's.
 
-    Safety facts come first, up to their share; the rest goes by relevance and freshness.
+    Safety facts come first: those that concern the question whatever they take, others in a share that is theirs. The
+    rest goes by relevance and freshness, and what is left over is for safety again.
     """
     day = day or today()
     valid = memories.list(day=day.isoformat())
     scores = _relevance(memories, valid, question, day, nearest)
-    safe = sorted((m for m in valid if is_safety(m)), key=lambda m: -scores.get(m.id, 0.0))
-    others = sorted((m for m in valid if not is_safety(m)), key=lambda m: -scores.get(m.id, 0.0) * strength(m, day))
-    left_budget = budget - count_tokens(fenced([("", True), ("", False)]))
-    used: list[Recalled] = []
-    left_out: list[tuple[Memory, str]] = []
-    said: set[str] = set()
-
-    def take(memory: Memory, room: int, score: float) -> int:
-        key = Claim.from_document(memory.claim).key() if memory.slot else memory.text.casefold()
-        if key in said or memory.text in said:
-            left_out.append((memory, "said already"))
-            return 0
-        safety = is_safety(memory)
-        note = concern(Claim.from_document(memory.claim), question) if safety else ""
-        text, tokens, shown = _trimmed(memory, note, room, count_tokens)
-        if not text:
-            left_out.append((memory, "over budget"))
-            return 0
-        said.update((key, memory.text))
-        used.append(Recalled(memory, text, tokens, round(score, 4), safety, shown, note))
-        return tokens
-
-    share = int(left_budget * SAFETY_SHARE)
+    notes = {m.id: concern(Claim.from_document(m.claim), question) for m in valid if is_safety(m)}
+    safe = sorted((m for m in valid if m.id in notes), key=lambda m: (not notes[m.id], -scores.get(m.id, 0.0)))
+    fading = {m.id: scores.get(m.id, 0.0) * strength(m, day) for m in valid if m.id not in notes}
+    others = sorted((m for m in valid if m.id in fading), key=lambda m: -fading[m.id])
+    picked = _Picked(budget - count_tokens(fenced([("", True), ("", False)])), count_tokens)
+    share = int(picked.room * SAFETY_SHARE)
+    waiting = []
     for memory in safe:
-        spent = take(memory, share, scores.get(memory.id, 0.0))
-        share, left_budget = share - spent, left_budget - spent
+        room = picked.room if notes[memory.id] else share
+        spent = picked.take(memory, room, scores.get(memory.id, 0.0), notes[memory.id])
+        share -= spent or 0
+        waiting += [memory] * (spent is None)
     for memory in others:
-        score = scores.get(memory.id, 0.0) * strength(memory, day)
-        if score <= 0.0:
-            left_out.append((memory, _NOT_RELEVANT))
-            continue
-        left_budget -= take(memory, left_budget, score)
-    tokens = count_tokens(fenced((item.text, item.is_safety) for item in used)) if used else 0
-    return Recall(tuple(used), tuple(left_out), tokens)
+        if fading[memory.id] <= 0.0:
+            picked.left_out.append((memory, _NOT_RELEVANT))
+        elif picked.take(memory, picked.room, fading[memory.id]) is None:
+            picked.left_out.append((memory, _OVER_BUDGET))
+    for memory in waiting:
+        if picked.take(memory, picked.room, scores.get(memory.id, 0.0), notes[memory.id]) is None:
+            picked.left_out.append((memory, _OVER_BUDGET))
+    tokens = count_tokens(fenced((item.text, item.is_safety) for item in picked.used)) if picked.used else 0
+    return Recall(tuple(picked.used), tuple(picked.left_out), tokens)
+
+
+class _Picked:
+    """Memories picked one after the other while there is `room`, in tokens."""
+
+    def __init__(self, room: int, count_tokens: Callable[[str], int]) -> None:
+        self.room = room
+        self.used: list[Recalled] = []
+        self.left_out: list[tuple[Memory, str]] = []
+        self._count_tokens = count_tokens
+        self._said: set[str] = set()
+
+    def take(self, memory: Memory, room: int, score: float, note: str = "") -> int | None:
+        """The tokens it took of at most `room`, None if it does not fit; 0 for what was said already."""
+        key = Claim.from_document(memory.claim).key() if memory.slot else memory.text.casefold()
+        if key in self._said or memory.text in self._said:
+            self.left_out.append((memory, "said already"))
+            return 0
+        text, tokens, shown = _trimmed(memory, note, min(room, self.room), self._count_tokens)
+        if not text:
+            return None
+        self._said.update((key, memory.text))
+        self.used.append(Recalled(memory, text, tokens, round(score, 4), is_safety(memory), shown, note))
+        self.room -= tokens
+        return tokens
 
 
 def _relevance(

@@ -143,7 +143,7 @@ class ChatMemory:
         """How memories are found: "full text", or "full text and" the embedder's name."""
         return self._meaning.found_by
 
-    def remember(self, text: str, otherwise: Callable[[Exception], None]) -> None:
+    def remember(self, text: str, otherwise: Callable[[Exception], object]) -> None:
         """Remember what the words state, as soon as no answer is being given; what comes of it is news.
 
         `otherwise` is called, from the memory's thread, with the error if nothing comes of it.

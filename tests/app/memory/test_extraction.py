@@ -231,6 +231,7 @@ def test_a_line_without_its_source_is_dropped(text: str, supported: bool) -> Non
         ("I'm severely allergic to caffeine", "Can I have an espresso?", "espresso is or contains it"),
         ("I'm severely allergic to caffeine", "Kann ich einen Espresso haben?", "espresso"),
         ("I'm severely allergic to caffeine", "我可以喝绿茶吗？", "contains it"),
+        ("I'm allergic to milk", "Can I have milk?", "allergy to milk"),
         ("I'm allergic to peanuts", "Is a peanut butter sandwich a good lunch?", "peanut butter"),
         ("I'm severely allergic to caffeine", "Which decaf coffee is good?", ""),
         ("I'm severely allergic to caffeine", "What is the capital of France?", ""),
@@ -271,3 +272,21 @@ def test_a_block_has_names_and_triples_that_are_not_repeated_in_the_prompt(say: 
     shown = render([block_of_one], 400, words)
     assert "user | home" not in shown
     assert shown.count("Anna Silva") == 1
+
+
+def test_safety_has_a_share_of_its_own_and_what_is_left_over(keeper: Keeper) -> None:
+    allergens = ("nuts", "milk", "eggs", "wasps", "latex", "pollen", "penicillin", "shellfish", "gluten", "dust")
+    for allergen in allergens:
+        keeper.add(f"I'm allergic to {allergen}")
+    alone = recall(keeper.memories, "Which pancakes can I have for breakfast?", 160, words)
+    assert len(alone.used) == len(allergens)
+
+    for name in ("Ada", "Ben", "Cem", "Dan", "Eva", "Fay", "Gil", "Hal"):
+        keeper.add(f"My friend {name} likes pancakes for breakfast")
+    found = recall(keeper.memories, "Can I have pancakes with milk for breakfast?", 130, words)
+    safe = [item.memory.text for item in found.used if item.is_safety]
+    assert set(safe[:3]) == {f"I'm allergic to {allergen}" for allergen in ("milk", "eggs", "gluten")}
+    assert 3 <= len(safe) < len(allergens)
+    assert len(found.used) > len(safe)
+    assert found.tokens <= 130
+    assert len(found.used) + len(found.left_out) == 18
