@@ -144,7 +144,7 @@ class Remembering(Answering):
                 self.tell("Something you said does not fit what is remembered; F6 shows it.", severity="warning")
         added = [outcome for outcome in new if outcome.correction is not None and outcome.correction.kind == "add"]
         if added:
-            self.tell(f"Remembered: {_quoted(added)} (F7 takes it back)")
+            self.tell(f"Remembered: {_quoted(added)} (F7 takes it back){_unread(added)}")
         elif not news.conversation_id and all(outcome.check.verdict == "duplicate" for outcome in news.outcomes):
             self.tell("That is remembered already.")
         self.tell_updates(new)
@@ -227,6 +227,12 @@ class Remembering(Answering):
 
         forget: Callable[[str], None] = self.forget_memory
         self.app.push_screen(MemoriesScreen(title, rows, notes, forget))
+
+
+def _unread(outcomes: list[Outcome]) -> str:
+    """How many memories nobody compared these with: no rule decides, and no model reads them."""
+    number = sum(outcome.check.num_unread for outcome in outcomes)
+    return f"; not compared with {number} other{'s' * (number != 1)}, for want of a model" if number else ""
 
 
 def _quoted(outcomes: list[Outcome]) -> str:
