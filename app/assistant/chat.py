@@ -184,7 +184,7 @@ class Chat:
         """
         path = self._conversations.path(conversation_id, message_id)
         last = next((place for place in range(len(path), 0, -1) if path[place - 1].role == "user"), 0)
-        return self._prompter.prompt(path[:last]).ids if last else []
+        return self._prompter.prompt(path[:last], recalls=False).ids if last else []
 
     def _answer(self, question: StoredMessage, is_cancelled: Callable[[], bool]) -> ChatEvents:
         path = self._conversations.path(question.conversation_id, question.id)

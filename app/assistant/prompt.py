@@ -54,14 +54,18 @@ class Prompter:
         self._memory = memory
         self._num_tokens: dict[str, int] = {}
 
-    def prompt(self, path: Sequence[StoredMessage]) -> Prompt:
-        """The prompt for the question `path` ends with. Raises ContextTooLongError, or what the template raises."""
+    def prompt(self, path: Sequence[StoredMessage], *, recalls: bool = True) -> Prompt:
+        """The prompt for the question `path` ends with; `recalls` False only shows it, and writes nothing down.
+
+        Raises ContextTooLongError, or what the template raises.
+        """
         from octavo.engine.tokenizer import Message
 
         budget = Budget.of(self._assistant.engine.max_context, self._settings.generation.max_tokens)
         instructions = history.system_of(path, self._settings.system)
         system = [Message("system", instructions)] if instructions else []
-        path = [*path[:-1], self._with_memories(path[-1], system, budget)]
+        if recalls:
+            path = [*path[:-1], self._with_memories(path[-1], system, budget)]
         turns = history.turns_of(path)
         sent = [turn for turn in turns[history.first_kept(turns, budget) :] if not turn.refused]
         fitted, summary = self._fit(system, turns, sent, budget)

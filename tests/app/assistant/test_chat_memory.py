@@ -239,3 +239,15 @@ def test_a_model_that_is_refused_leaves_the_rules(
         "The model is refused. Until the next start statements are checked by rules only."
     ]
     assert len(memory.memories.list()) == 3
+
+
+def test_looking_at_a_prompt_recalls_nothing_for_an_old_question(
+    assistant: Any, chat: Chat, memory: ChatMemory, conversations: Conversations, settings: Settings
+) -> None:
+    conversation_id = conversations.create().id
+    before_memory = Chat(assistant, conversations, settings, "fake")
+    *_, done = before_memory.turn(conversation_id, "What should I drink?")
+    memory.keeper.add(SEED)
+
+    assert "remembered" not in "".join(map(chr, chat.prompt_ids(conversation_id)))
+    assert RECORD not in conversations.message(str(done.message.parent_id)).record
