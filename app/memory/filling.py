@@ -120,8 +120,11 @@ def _measured(claim: Claim, slot: Slot, groups: dict[str, str | None], clause: s
         elif bare:
             quantity = Quantity(bare[0][0], "")
     key, lexicon = claim.slot.partition(":")[2], load_lexicon()
-    concepts = key if key in lexicon.concepts else lexicon.find(key) if key else None
-    return replace(claim, quantity=quantity, concepts=frozenset({concepts} if concepts else ()))
+    named = key if key in lexicon.concepts else lexicon.find(key) if key else None
+    concepts = frozenset({named} if named else ())
+    if slot.measure == "frequency" and not concepts:
+        concepts = thing(key.partition(" ")[2]).concepts  # "drink 2 coffees a day": what is done so often
+    return replace(claim, quantity=quantity, concepts=concepts)
 
 
 def _hour(text: str) -> str:

@@ -135,7 +135,8 @@ _MEATLESS = re.compile(r"(?:\w+ )?(vegan|vegetarian|plant-based|meatless|veggie)
 _OFTEN = re.compile(
     r"\s+(?:every (?:single |other )?\w+|each \w+|daily|weekly|regularly|all the time|a lot|very much|so much|too "
     r"much|(?:once|twice|"
-    r"\w+ times) (?:a|per) \w+|all day(?: long)?|more than anything|the most|from time to time|now and then)$"
+    r"\w+ times) (?:a|per) \w+|(?:a|per) (?:day|week|month|year)|an? (?:hour|evening)|"
+    r"all day(?: long)?|more than anything|the most|from time to time|now and then)$"
 )
 _WITH = re.compile(r"\s+(?:with|in|to my|to the|into|containing|made (?:of|from|with)|and|on|over|including)\s+")
 

@@ -137,3 +137,15 @@ def test_what_is_said_in_a_language_without_rules_stays_unknown_and_never_alarms
         (outcome,) = keeper.add(text)
         assert outcome.memory is not None
         assert outcome.memory.text == text
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "I drink three cups of green tea a day", "I drink 2 coffees a day", "I drink about four cans of cola a week",
+        "I have two espressos every morning", "I drank a whole pot of coffee", "I drink half a litre of cola daily",
+        "I can't live without coffee", "I want to try matcha", "我每天早上喝一杯拿铁",
+    ],
+)  # fmt: skip
+def test_however_much_of_it_an_allergy_is_met(said: str) -> None:
+    assert verdict_of("I'm severely allergic to caffeine", said) == "tension"
