@@ -23,6 +23,12 @@ _POSSESSED = re.compile(
     rf"\b(?:my|our|the user's) (?:\w+ )?(?P<noun>{'|'.join(sorted(words_of.OWNED, key=len, reverse=True))})\b",
     re.IGNORECASE,
 )
+_PRESCRIBED = re.compile(
+    r"^(?:(?:my|the|our) (?:doctor|gp|dentist|psychiatrist|cardiologist|physician|hospital|clinic)|they|he|she|"
+    r"dr\.? \w+) (?:has |have |just )*(?:prescribed me|gave me a prescription for|put me on|has me on|started me on) "
+    r"(?P<what>.+)$",
+    re.IGNORECASE,
+)
 _JOINED = re.compile(r",?\s+and\s+(?:also |now |then |still )?(?=(\w+)\b(?:\s+(\w+))?)", re.IGNORECASE)
 _STATES = frozenset(
     [
@@ -84,6 +90,8 @@ def read(text: str, said: date, previous: str = UNKNOWN) -> list[Claim]:
         if lead is None:
             break
         text = text[lead.end() :]
+    if prescribed := _PRESCRIBED.match(text):
+        text = f"I take {prescribed['what']}"  # by whose advice makes no difference to what it meets
     when = find_time(text, said)
     if when is not None and when.span[0] == 0:
         text = f"{text[when.span[1] :].lstrip(' ,')} {text[: when.span[1]]}"

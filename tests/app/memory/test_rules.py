@@ -149,3 +149,17 @@ def test_what_is_said_in_a_language_without_rules_stays_unknown_and_never_alarms
 )  # fmt: skip
 def test_however_much_of_it_an_allergy_is_met(said: str) -> None:
     assert verdict_of("I'm severely allergic to caffeine", said) == "tension"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "verdict"),
+    [
+        ("I'm allergic to penicillin", "My doctor prescribed me amoxicillin", "tension"),
+        ("I'm allergic to penicillin", "Dr. Meyer has put me on amoxicillin for a week", "tension"),
+        ("I'm allergic to penicillin", "My doctor prescribed me rest", "compatible"),
+        ("My deadline for Apollo is 5 June", "The Apollo deadline moved to 12 June", "update"),
+        ("The deadline is 5 June", "The deadline has shifted to 12 June", "update"),
+    ],
+)
+def test_prescriptions_and_deadlines(old: str, new: str, verdict: Verdict) -> None:
+    assert verdict_of(old, new) == verdict
