@@ -50,6 +50,13 @@ _UNREAL = re.compile("如果|要是|假如|假设|假装|小说里|故事里|电
 _QUESTION = re.compile("[?？吗呢]\\s*$|^(?:请问|为什么|怎么|什么|谁|哪|多少|能不能|可不可以|是不是|有没有)")
 _PAST = re.compile("(?:以前|曾经|过去|小时候|原来|从前|之前|当年|那时候?|年轻时)")
 _ENDED = re.compile("^(?:已经|已|终于|早就)?(?:不再|再也不|戒了|戒掉了?|戒|停止|放弃了?)(?!烟|酒)")
+# Turns of phrase, and the same in words that the frames know.
+_PLAINER = (
+    (re.compile("对(?P<v>[^，。对]{1,8}?)(?:已经|早就|现在)?(?:不再|不会再|不)过敏"), r"不再对\g<v>过敏"),
+    (re.compile("^(?P<v>[^我，]{1,10})(?:一直)?是我的?最爱(?:了)?$"), r"我喜欢\g<v>"),
+    (re.compile("^我(?:现在|最近)?去(?P<v>[^，]{2,8})上班了$"), r"我入职了\g<v>"),
+    (re.compile("^我(?:们)?又(?=养|买|领养|有)"), "我"),
+)
 _DENIED = re.compile(
     "^(?:现在|已经|都|也|一直|其实|真的|平时)*(?:从来不|从来没有?|从不|并不|并没有|一点也不|一点都不|完全不|根本不|"
     "不太|不怎么|不是很|不会|不|没有?)"
@@ -82,6 +89,8 @@ def read(text: str, said: date, previous: str = UNKNOWN) -> list[Claim]:
     text = re.sub("\\s+", " ", text.strip(" 。！!，,;；"))
     unreal = _UNREAL.search(text) is not None
     text = _LEAD_IN.sub("", text)
+    for pattern, plainer in _PLAINER:
+        text = pattern.sub(plainer, text)
     when = find_time(text, said)
     bare = text if when is None else text[: when.span[0]] + text[when.span[1] :]
     implied = [_owned(match["noun"]) for match in _OWNED.finditer(text)]

@@ -163,3 +163,20 @@ def test_however_much_of_it_an_allergy_is_met(said: str) -> None:
 )
 def test_prescriptions_and_deadlines(old: str, new: str, verdict: Verdict) -> None:
     assert verdict_of(old, new) == verdict
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "verdict"),
+    [
+        ("我对花生过敏", "我对花生不再过敏", "tension"),
+        ("我对花生过敏", "我对花生已经不过敏了", "tension"),
+        ("我对花生过敏", "花生酱是我的最爱", "tension"),
+        ("我在华为工作", "我去腾讯上班了", "update"),
+        ("我在华为工作", "我去公司上班了", "compatible"),
+        ("我没有宠物", "我又养了一只狗", "contradiction"),
+        ("我有一只猫", "我又养了一只狗", "compatible"),
+        ("I have no pets", "我有一只猫", "contradiction"),
+    ],
+)
+def test_chinese_turns_of_phrase(old: str, new: str, verdict: Verdict) -> None:
+    assert verdict_of(old, new) == verdict
