@@ -34,7 +34,9 @@ _PASTED = re.compile(rf"[^\n]{{{_PARAGRAPH},}}")
 _GENERIC = frozenset(("is", "do"))
 _NOTHING = re.compile(
     r"^(?:it|this|that|these|those|them|him|her|you|your .*|one|something|anything|nothing|everything|none|so|here|"
-    r"there|what.*|how.*|"
+    r"there|what.*|how.*|it is .*|but .*|says? .*|thanks?|.*(?:error|exception)|headache|fever|hangover|"
+    r"(?:list|dict|dictionary|set|array|string|number|couple|bunch|file|dataframe|column|row|loop|variable|regex|"
+    r"query)s?(?: .*)?|"
     r"which.*|who.*|.*\b(?:question|problem|issue|bug|error|idea|look|meeting|feeling|doubt|file|list|function|class|"
     r"exception|task|text|sentence|paragraph|table|script|answer|suggestion|way|sense|time|trouble|chance|favou?r|"
     r"request|"

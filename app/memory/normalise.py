@@ -26,6 +26,15 @@ _ASIDE = re.compile(
     re.IGNORECASE,
 )
 
+# What follows is somebody else's, or nobody's: a text to work on, or a part to play.
+_FRAMED = re.compile(
+    r"^(?:please |can you |could you )*(?:translate|summari[sz]e|rewrite|rephrase|proofread|correct|shorten|pretend|"
+    r"imagine|role-?play|write (?:an?|me|the)|how (?:do|would) (?:i|you|one) say)\b"
+    r"|\bin (?:my|the|this) (?:story|novel|book|game|dream|film|movie|play|script)\b"
+    r"|^(?:请|帮我|请帮我)?(?:翻译|总结|改写|润色|写一)|(?:小说|故事|游戏|梦|剧本)里",
+    re.IGNORECASE,
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Statement:
@@ -53,6 +62,8 @@ def statements(text: str, said: date) -> list[Statement]:
                 previous = claims[0].subject
             if _is_question(sentence.text, language):
                 claims = [replace(claim, modality="question") for claim in claims]
+            elif _FRAMED.search(sentence.text):
+                claims = [replace(claim, modality="hypothetical") for claim in claims]
             elif language == "en" and _REPORTED.search(clause.text):
                 claims = [replace(claim, modality="reported") for claim in claims]
             quote = text[clause.start : clause.end]

@@ -290,3 +290,21 @@ def test_safety_has_a_share_of_its_own_and_what_is_left_over(keeper: Keeper) -> 
     assert len(found.used) > len(safe)
     assert found.tokens <= 130
     assert len(found.used) + len(found.left_out) == 18
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Can you fix this bug? I get a TypeError when I run my script.", "I have a list of dicts.",
+        "I like your answer, thanks!", "In my story, I am a pirate and I love rum.", "I have a headache.",
+        "Summarise: My name is Bob and I live in Rome.", "Translate: I am allergic to nuts, and I love tea.",
+        "How do I say I live in Berlin in French", "帮我翻译：我住在北京。", "我的小说里，我是海盗，我喜欢朗姆酒。",
+    ],
+)  # fmt: skip
+def test_what_is_asked_about_is_not_remembered_of_the_person(say: Say, text: str) -> None:
+    assert extract(say(text)) == []
+
+
+def test_only_what_can_be_kept_of_a_sentence_is_kept(say: Say) -> None:
+    kept = extract(say("I bought a new laptop, it's a ThinkPad. I used to smoke but quit two years ago."))
+    assert [claim.value for statement in kept for claim in statement.claims if not claim.is_implied] == ["laptop"]
