@@ -27,7 +27,7 @@ _CLAUSE = re.compile(
     rf"also |still |sadly |luckily )?{_PERSON}\b)"
     rf"|,\s+(?=(?:then |now |also |so |which )?(?:i|i'm|i've|my|the user)\b(?! (?:think|guess|believe|suppose)\b))"
     r"|\s+—\s+|\s+–\s+"
-    r"|，(?=但|可是|不过(?!敏)|而且|所以|现在|还|也|我|用户)|(?:，|,)?(?:但是|可是|不过(?!敏)|而且|所以|并且|但)",
+    r"|，(?=但|可是|不过(?!敏)|而且|所以|现在|还|也|我|用户|住在|对.{1,8}过敏|在.{1,10}工作|不?喜欢|讨厌|来自|养了|不吃|不喝|患有)|(?:，|,)?(?:但是|可是|不过(?!敏)|而且|所以|并且|但)",
     re.IGNORECASE,
 )
 _CONDITION = re.compile(r"^\s*(?:if|when|whenever|unless|suppose|imagine|after|before|while|since)\b", re.IGNORECASE)

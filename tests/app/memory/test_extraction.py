@@ -308,3 +308,9 @@ def test_what_is_asked_about_is_not_remembered_of_the_person(say: Say, text: str
 def test_only_what_can_be_kept_of_a_sentence_is_kept(say: Say) -> None:
     kept = extract(say("I bought a new laptop, it's a ThinkPad. I used to smoke but quit two years ago."))
     assert [claim.value for statement in kept for claim in statement.claims if not claim.is_implied] == ["laptop"]
+
+
+def test_a_chinese_sentence_that_names_its_subject_once(say: Say) -> None:
+    (first, second, third) = extract(say("我是程序员，住在杭州，对海鲜过敏。"))
+    slots = [(claim.subject, claim.base_slot) for part in (first, second, third) for claim in part.claims]
+    assert slots == [("user", "job"), ("user", "home"), ("user", "allergy")]
