@@ -129,6 +129,7 @@ class Settings(BaseSettings):
     system: str = Field(default="", description="the text of the system prompt")
     memory: Literal["auto", "manual", "off"] = Field(default="auto", description='"auto", "manual" or "off"')
     embedder: str = Field(default="", description='a folder or hub name of a sentence embedder, "default" or "off"')
+    reranker: str = Field(default="", description="a folder with a cross-encoder that orders passages")
     nli: str = Field(default="", description="a folder with an NLI model, which checks citations")
     generation: GenerationSettings = Field(default_factory=GenerationSettings, description="the table [generation]")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from octavo.app.assistant import history
@@ -12,6 +13,7 @@ from octavo.app.assistant.budget import LeftOut, Turn
 from octavo.app.documents.answer import DocumentAnswer, Prepared
 from octavo.app.documents.asking import Asker, Question
 from octavo.app.documents.prompt import unmarked
+from octavo.app.documents.whole import WholeDocuments
 
 if TYPE_CHECKING:
     from octavo.app.assistant.assistant import Assistant
@@ -29,44 +31,43 @@ class DocumentTurns:
         self._assistant = assistant
         self._shelf = shelf
         self._settings = settings
+        self._wholes: WholeDocuments | None = None
 
     def question(self, path: Sequence[StoredMessage]) -> DocumentQuestion | None:
         """The question `path` ends with, if documents are open in its conversation. Raises StorageError."""
         attached, among = self._shelf.askable(path[-1].conversation_id)
         if not attached.paths:
             return None
-        return DocumentQuestion(self._assistant, self._shelf, self._settings, path, attached.mode, among)
+        documents = self._shelf.documents() or self._shelf.documents(make=True)
+        assert documents is not None, "it is made"
+        if self._wholes is None or self._wholes.documents is not documents:
+            self._wholes = WholeDocuments(self._assistant, documents)
+        asker = Asker(
+            self._assistant,
+            documents,
+            self._settings.generation.policy(),
+            embedder=self._shelf.embedder() if among else None,
+            reranker=self._shelf.reranker() if among else None,
+            entailment=self._shelf.entailment() if among else None,
+            wholes=self._wholes,
+        )
+        system = history.system_of(path, self._settings.system)
+        return DocumentQuestion(
+            asker, self._assistant, path, Question(path[-1].text, among, attached.mode, system=system)
+        )
 
 
 class DocumentQuestion:
-    """One question with the turns before it and the documents to answer it from."""
+    """The question that `path` ends with, and the turns before it."""
 
-    def __init__(
-        self,
-        assistant: Assistant,
-        shelf: Shelf,
-        settings: Settings,
-        path: Sequence[StoredMessage],
-        mode: Any,
-        among: Sequence[Any],
-    ) -> None:
-        documents = shelf.documents(make=True)
-        assert documents is not None, "it is made"
+    def __init__(self, asker: Asker, assistant: Assistant, path: Sequence[StoredMessage], question: Question) -> None:
+        self._asker = asker
         self._assistant = assistant
-        self._asker = Asker(
-            assistant,
-            documents,
-            settings.generation.policy(),
-            embedder=shelf.embedder() if among else None,
-            entailment=shelf.entailment() if among else None,
-        )
-        turns = history.turns_of(path)
-        self._turns = turns
-        self._first = history.first_kept(turns, self._asker.budget)
-        self._sent = [turn for turn in turns[self._first :] if not turn.refused]
-        system = history.system_of(path, settings.system)
+        self._turns = history.turns_of(path)
+        first = history.first_kept(self._turns, asker.budget)
+        self._sent = [turn for turn in self._turns[first:] if not turn.refused]
         before = tuple(map(_as_read, self._sent[:-1]))
-        self._question = Question(path[-1].text, among, mode, before, path[-1].conversation_id, system)
+        self._question = replace(question, history=before, owner=path[-1].conversation_id)
 
     def events(self, is_cancelled: Callable[[], bool]) -> Generator[Prepared | TextEvent | DocumentAnswer, None, None]:
         """As `Asker.events`."""

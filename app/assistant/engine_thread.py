@@ -215,7 +215,7 @@ class EngineThread:
                         self._emit(events.throw(error))  # the answer is kept as one that broke off, not as stopped
                         raise
         except Exception as error:
-            if not isinstance(error, (EngineError, StorageError)):
+            if not isinstance(error, (AppError, EngineError, StorageError)):
                 self._let_go()  # whatever state the engine is in, nothing more is asked of it
             raise
         finally:

@@ -38,9 +38,11 @@ def ask_documents(
     from octavo.app.cli import opening
     from octavo.app.documents.asking import Asker, Question
     from octavo.app.documents.entailment import open_entailment
+    from octavo.app.documents.reranker import open_reranker
 
     with opened_library() as documents:
         among = [document_of(documents, item) for item in given]
+        reranker = open_reranker(settings.reranker) if settings.reranker else None
         entailment = open_entailment(settings.nli) if settings.nli else None
         chosen = opened_embedder(documents, embedder, offline=settings.offline, configured=settings.embedder)
         if documents.is_writable:
@@ -50,7 +52,7 @@ def ask_documents(
             if explaining:
                 tell_budgets(assistant)
             policy = settings.generation.policy()
-            asker = Asker(assistant, documents, policy, embedder=chosen, entailment=entailment)
+            asker = Asker(assistant, documents, policy, embedder=chosen, reranker=reranker, entailment=entailment)
             # Pages with text of several documents would outlive one that is removed.
             owner = None if len(among) == 1 else _TOGETHER
             asked = Question(question, among, mode, owner=owner, system=settings.system)  # type: ignore[arg-type]

@@ -48,7 +48,10 @@ class Question:
 
 
 class Asker:
-    """Asks one model about documents; used from the thread that owns the engine."""
+    """Asks one model about documents; used from the thread that owns the engine.
+
+    `wholes` are kept by who asks again and again.
+    """
 
     def __init__(
         self,
@@ -59,6 +62,7 @@ class Asker:
         embedder: Embedder | None = None,
         reranker: CrossEncoder | None = None,
         entailment: Entailment | None = None,
+        wholes: WholeDocuments | None = None,
     ) -> None:
         self._assistant = assistant
         self._documents = documents
@@ -66,7 +70,7 @@ class Asker:
         self._embedder = embedder
         self._reranker = reranker
         self._entailment = entailment
-        self._wholes = WholeDocuments(assistant, documents)
+        self._wholes = wholes or WholeDocuments(assistant, documents)
 
     @property
     def budget(self) -> Budget:

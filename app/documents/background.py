@@ -9,11 +9,13 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from octavo.app.documents.asking import Asker, Question
 from octavo.app.documents.whole import Whole, owner_of
+from octavo.app.errors import AppError
 from octavo.engine.errors import EngineError
 from octavo.storage.errors import StorageError
 
@@ -77,10 +79,13 @@ class BackgroundReader:
             try:
                 if not self._step(assistant):
                     return
-            except (EngineError, StorageError) as error:
-                self.pause(assistant)
+            except Exception as error:  # the thread that reads has questions to answer, too
                 conversation_id, self._wanted = self._wanted or "", None
-                self._emit(DocumentReading(conversation_id, "", note=str(error)))
+                with suppress(Exception):
+                    self.pause(assistant)
+                expected = isinstance(error, (AppError, EngineError, StorageError))
+                sentence = str(error) if expected else f"{type(error).__name__}: {error}"
+                self._emit(DocumentReading(conversation_id, "", note=f"Reading in the background ended: {sentence}"))
 
     def pause(self, assistant: Assistant | None) -> None:
         """Leave the engine to somebody else, or for good; what was read stays."""

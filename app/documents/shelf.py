@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from octavo.app.documents.citations import Entailment
     from octavo.app.documents.embedder import Embedder
     from octavo.app.settings import Settings
+    from octavo.engine.encoders import CrossEncoder
     from octavo.storage.attachments import Attached, Attachments
     from octavo.storage.database import Database
     from octavo.storage.documents import Documents, StoredDocument
@@ -29,6 +30,7 @@ class Shelf:
         self._documents: Documents | None = None
         self._embedder: Embedder | None = None
         self._embedder_choice: str | None = None
+        self._reranker: CrossEncoder | None = None
         self._entailment: Entailment | None = None
 
     def documents(self, *, make: bool = False) -> Documents | None:
@@ -86,6 +88,15 @@ class Shelf:
 
         documents = self.documents()
         return self.settings.embedder or (documents.choice(CHOICE) if documents is not None else "")
+
+    def reranker(self) -> CrossEncoder | None:
+        """The cross-encoder that orders passages, if the settings name one. Raises AppError and the engine's errors."""
+        from octavo.app.documents.reranker import open_reranker
+
+        with self._lock:
+            if self._reranker is None and self.settings.reranker:
+                self._reranker = open_reranker(self.settings.reranker)
+            return self._reranker
 
     def entailment(self) -> Entailment | None:
         """The NLI model that checks citations, where the settings name its folder. Raises the engine's errors."""

@@ -49,7 +49,7 @@ class WholeDocuments:
 
     def __init__(self, assistant: Assistant, documents: Documents) -> None:
         self._assistant = assistant
-        self._documents = documents
+        self.documents = documents
         self._last: tuple[tuple[int, str], Whole] | None = None
 
     def get(self, document: StoredDocument, room: int) -> Whole | None:
@@ -67,7 +67,7 @@ class WholeDocuments:
 
         sources = tuple(
             Source(f"C{place}", document, c.start, c.stop, c.page, c.headings, c.head, c.text, c.text)
-            for place, c in enumerate(self._documents.chunks_of(document), start=1)
+            for place, c in enumerate(self.documents.chunks_of(document), start=1)
             if c.text.strip()
         )
         system = f"{prompt.INSTRUCTIONS}\n\n{prompt.fenced(sources)}"

@@ -12,6 +12,8 @@ from octavo.storage.pagestore.records import Place
 
 SEGMENT_UNITS = (256 << 20) // UNIT
 _SEGMENTS_UNDER_CAP = 8  # at least so many under a small cap, or evicting could free nothing for another space
+# Its owner's name says so; ";" follows ":".
+_OF_A_DOCUMENT = "EXISTS (SELECT 1 FROM owners WHERE page = pages.id AND owner >= 'document:' AND owner < 'document;')"
 _INDEX_BYTES = 640  # of the index for each page, its owner among them; the token ids and checksums come on top
 _FEWEST_EVICTED = 64  # one durable commit for that many pages
 
@@ -87,15 +89,15 @@ def _power_of_two(number: int) -> int:
 def _evict(core: Core, space: SpaceKey, count: int) -> int:
     """Drop the least valuable pages until about `count` of this space fit; returns how many went.
 
-    Oldest last use first, and the tail of a chain before its head. A page of another space frees nothing by itself: the
-    whole run that it lies in goes, whose pages were written together.
+    Oldest last use first, and the tail of a chain before its head; documents' pages last. A page of another space frees
+    nothing by itself: the whole run that it lies in goes, whose pages were written together.
     """
     with core.index.atomic() as connection:
         core.write_uses(connection)
     held = core.leases.held()
     total = core.index.look("SELECT count(*) FROM pages")[0][0]
     count = max(count, min(_FEWEST_EVICTED, total // 16))
-    oldest = core.index.pages("1 ORDER BY last_use, depth DESC LIMIT ?", [count + len(held)])
+    oldest = _least_valuable(core, count + len(held))
     victims: list[StoredPage] = []
     for page in oldest:
         if page.page_id in held:
@@ -112,6 +114,14 @@ def _evict(core: Core, space: SpaceKey, count: int) -> int:
     core.add(evicted=len(victims))
     _remove_empty_segments(core, smaller_than=space.shape.page_units)
     return len(victims)
+
+
+def _least_valuable(core: Core, most: int = -1) -> list[StoredPage]:
+    """Pages in the order in which they are given up: those of documents, which were kept on purpose, last."""
+    order = "ORDER BY last_use, depth DESC LIMIT ?"
+    pages = core.index.pages(f"NOT {_OF_A_DOCUMENT} {order}", [most])
+    left = most - len(pages) if most >= 0 else most
+    return pages + core.index.pages(f"{_OF_A_DOCUMENT} {order}", [left]) if left else pages
 
 
 def drop_rows(core: Core, pages: Sequence[StoredPage]) -> None:
@@ -170,7 +180,7 @@ def _evict_bytes(core: Core, num_bytes: int) -> int:
     """Drop least valuable pages of so many bytes in all; returns how many went."""
     held, left, victims = core.leases.held(), num_bytes, []
     sizes = {number: shape.page_bytes for number, (_, shape) in core.index.spaces().items()}
-    for page in core.index.pages("1 ORDER BY last_use, depth DESC"):
+    for page in _least_valuable(core):
         if left <= 0:
             break
         if page.page_id not in held:

@@ -11,7 +11,12 @@ from typing import Any
 
 import pytest
 
+from octavo.app.assistant.forgetting import Forgotten
 from octavo.app.documents.library import open_documents
+from octavo.storage.attachments import Attachments
+from octavo.storage.conversations import Conversations
+from octavo.storage.database import open_database
+from octavo.storage.paths import Paths
 
 
 @pytest.fixture
@@ -99,3 +104,56 @@ def test_a_stopped_run_goes_on(octavo: Callable[..., Any], folder: Path) -> None
         assert len(indexer.resume()) == 1
     assert "Added data.csv" in octavo("docs", "add", "--embedder", "off").out
     assert octavo("docs", "add").code == 2
+
+
+def _protected(name: str) -> None:
+    from reportlab.lib.pdfencrypt import StandardEncryption
+    from reportlab.pdfgen.canvas import Canvas
+
+    canvas = Canvas(name, encrypt=StandardEncryption("open sesame", canPrint=0))
+    canvas.drawString(72, 700, "The safe is behind the mirror.")
+    canvas.save()
+
+
+def test_a_protected_document_asks_for_its_password(
+    octavo: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _protected("secret.pdf")
+    given = iter(["wrong", "open sesame"])
+    monkeypatch.setattr("octavo.app.cli.unlocking.click.prompt", lambda *_, **__: next(given))
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    result = octavo("docs", "add", "secret.pdf", "--embedder", "off")
+    assert result.code == 0
+    assert "secret.pdf (pdf, 1 pages" in result.out
+    assert list(given) == []
+
+
+def test_where_nobody_is_there_a_protected_document_is_said_to_be_one(octavo: Callable[..., Any]) -> None:
+    _protected("secret.pdf")
+    result = octavo("docs", "add", "secret.pdf", "--embedder", "off")
+    assert result.code == 1
+    assert "secret.pdf cannot be asked about (encrypted)" in result.out
+
+
+def test_removing_a_document_forgets_its_pages_and_those_of_the_conversations_that_asked_about_it(
+    octavo: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from octavo.app.documents import removing
+
+    Path("lease.md").write_text("The rent is 900 euros.\n")
+    octavo("docs", "add", "lease.md", "--embedder", "off")
+    with open_database(Paths.from_environment().database_file) as database:
+        conversation_id = Conversations(database).create().id
+        Attachments(database).attach(conversation_id, [str(Path("lease.md").absolute())])
+        Attachments(database).detach(conversation_id, str(Path("lease.md").absolute()))
+    forgotten: list[str] = []
+
+    def forget(paths: Paths, owner: str) -> Forgotten:
+        forgotten.append(owner)
+        return Forgotten(disk=1_000_000)
+
+    monkeypatch.setattr(removing, "forget", forget)
+    document = json.loads(octavo("docs", "list", "--json").out)[0]
+    result = octavo("docs", "remove", "lease.md", "--yes")
+    assert result.out == "Removed lease.md. 2.00 MB on disk are free again.\n"
+    assert forgotten == [f"document:{document['id']}", conversation_id]

@@ -71,6 +71,19 @@ def test_the_longest_unused_goes_first_and_of_a_chain_its_tail(kit: Any, monkeyp
     assert kept == [True] * sum(kept) + [False] * (40 - sum(kept))
 
 
+def test_pages_of_documents_go_last(kit: Any) -> None:
+    document, space = kit.chain(0, 60, owner="document:1"), kit.space(CAP)
+    space.write(document)
+    for begin in range(1000, 1600, 8):
+        assert space.write(kit.chain(begin, 8)) == [None] * 8
+        assert kit.bytes_on_disk() <= CAP
+    assert kit.kept(space, document) == [True] * 60
+    for begin in range(5000, 5400, 8):  # but the cap holds where there is nothing else
+        space.write(kit.chain(begin, 8, owner="document:2"))
+        assert kit.bytes_on_disk() <= CAP
+    assert not all(kit.kept(space, document))
+
+
 def test_pages_being_read_are_not_evicted(kit: Any) -> None:
     pages = kit.chain(0, 64)
     space = kit.space(CAP)
