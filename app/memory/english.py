@@ -29,6 +29,9 @@ _PRESCRIBED = re.compile(
     r"(?P<what>.+)$",
     re.IGNORECASE,
 )
+_LISTED = re.compile(  # "I'm a vegetarian, severely allergic to nuts"
+    r",\s+(?:(?:severely|highly|very|also|mildly)\s+)?(?=(?:allergic|intolerant|diabetic|pregnant|afraid|scared)\b)"
+)
 _JOINED = re.compile(r",?\s+and\s+(?:also |now |then |still )?(?=(\w+)\b(?:\s+(\w+))?)", re.IGNORECASE)
 _STATES = frozenset(
     [
@@ -81,7 +84,7 @@ class _Verb:
 
 def read(text: str, said: date, previous: str = UNKNOWN) -> list[Claim]:
     """The claims of one clause; `previous` is the person spoken of before, for "he" and "she"."""
-    text = _expand(text)
+    text = _LISTED.sub(" and ", _expand(text))
     denied = False
     while True:
         lead = parts.DENYING_LEAD_IN.match(text)

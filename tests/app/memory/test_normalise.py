@@ -105,6 +105,11 @@ def test_several_claims_of_one_sentence() -> None:
     ]
 
 
+def test_a_list_of_states() -> None:
+    claims = claims_of("I'm a vegetarian, severely allergic to nuts.", date(2026, 5, 13))
+    assert {(claim.base_slot, claim.value) for claim in claims} == {("diet", "vegetarian"), ("allergy", "nut")}
+
+
 def test_what_is_presupposed() -> None:
     implied = [item for item in claims_of("My daughter started school", DAY) if item.is_implied]
     assert [(item.slot, item.value) for item in implied] == [("family", "daughter")]
