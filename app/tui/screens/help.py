@@ -32,6 +32,8 @@ _MESSAGE_KEYS = (
     ("e", "edit your message: the new wording becomes a branch beside it"),
     ("r", "answer again: the new answer becomes a branch"),
     ("m", "the memories an answer was given with"),
+    ("v", "where an answer came from: the evidence"),
+    ("1 to 9", "open what a citation of the answer cites"),
     ("Left / Right", "the branch before, the one after"),
     ("Enter", "fold or unfold a long message of yours"),
 )
