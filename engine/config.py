@@ -11,6 +11,7 @@ GROUP_PAGES = 64
 """Pages that attention reads at a time, whatever the budget."""
 
 ComputeDtype = Literal["auto", "bfloat16", "float32"]
+FarPositions = Literal["closed up", "one angle"]
 KvCodec = Literal["bf16", "k8v8", "k8v4", "k4v4", "f32"]
 
 
@@ -22,6 +23,9 @@ class AttentionConfig:
     cannot exceed. From there on a query reads the first page, the `window` before its own page, and of the pages in
     between those that its layer selects: as many as hold `mass_target` of the attention, as estimated, at least
     `floor` and at most `cap` tokens, the first page among them.
+
+    Past the trained length `far_positions` says where selected pages stand: side by side before the window ("closed
+    up"), or all at one distance ("one angle").
     """
 
     dense_limit: int | None = None
@@ -29,6 +33,7 @@ class AttentionConfig:
     floor: int = 512
     cap: int = 2048
     mass_target: float = 0.95
+    far_positions: FarPositions = "closed up"
 
 
 @dataclass(frozen=True)

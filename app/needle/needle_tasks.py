@@ -2,7 +2,8 @@
 
 After RULER (Hsieh et al. 2024, arXiv:2404.06654): one value of one key, more keys as distractors, more values of one
 key, and chains of variables. Unlike there, one text carries the needles of all depths, so that they could be taken for
-each other; as a single needle has no distractors, each of those is another kind of fact. The other tasks have RULER's
+each other; as a single needle has no distractors, each of those is another kind of fact, and their numbers are made of
+different digits. The other tasks have RULER's
 wording. With one depth alone, multi-value and variables are RULER's: one key with four values, one chain.
 """
 
@@ -15,7 +16,7 @@ from random import Random
 from octavo.app.needle.filling import Needle
 from octavo.app.needle.scoring import IsValue
 from octavo.app.needle.task import Question
-from octavo.app.needle.words import facts, keys, numbers, variable_names
+from octavo.app.needle.words import facts, keys, numbers, unlike_numbers, variable_names
 
 FACTS_INTRO = (
     "Some facts with special numbers are hidden within the following text. Make sure to memorize them. "
@@ -45,7 +46,7 @@ def single(random: Random, depths: Sequence[float]) -> Hidden:
     that all needles share, and small models then go on with the first digit of any of them.
     """
     needles, questions = [], []
-    values = numbers(random, len(depths), 5)
+    values = unlike_numbers(random, len(depths), 5)
     for fact, value, depth in zip(facts(random, len(depths)), values, depths, strict=True):
         needles.append(Needle(f"{fact.told}{value}.", depth))
         questions.append(

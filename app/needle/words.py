@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from itertools import chain, product
+from itertools import chain, pairwise, product
 from random import Random
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any, Literal
 
 _SHORTEST_WORD = 4
+_MOST_UNLIKE = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,23 @@ def keys(random: Random, count: int) -> list[str]:
 def numbers(random: Random, count: int, digits: int) -> list[str]:
     """Distinct numbers of that many digits, none with a leading zero."""
     return [str(number) for number in random.sample(range(10 ** (digits - 1), 10**digits), count)]
+
+
+def unlike_numbers(random: Random, count: int, digits: int) -> list[str]:
+    """Numbers without a digit twice, of which no two have two neighbouring digits in common, if there are so many.
+
+    Models copy such a number digit by digit, and by the last one or two they know where in it they are: what a small
+    one gets wrong is then what it could not find, not what it could not spell.
+    """
+    found: list[str] = []
+    taken: set[str] = set()
+    while len(found) < count:
+        number = "".join(random.sample("0123456789", digits))
+        pairs = {first + second for first, second in pairwise(number)}
+        if number[0] != "0" and number not in found and (len(found) >= _MOST_UNLIKE or taken.isdisjoint(pairs)):
+            found.append(number)
+            taken |= pairs
+    return found
 
 
 def variable_names(random: Random, count: int) -> list[str]:

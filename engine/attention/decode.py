@@ -82,7 +82,7 @@ class DecodeAttention:
         if row.num_far:
             chosen = self._select(layer, q, row, state)
             slots = self._tiers.load_selected(layer, row.far[chosen])
-            self._attend_group(q, slots, row.far_distances[chosen], state, fresh=False)
+            self._attend_group(q, slots, row.distances_of(chosen), state, fresh=False)
         self._foresee(layer + 1, row)
 
     def _foresee(self, layer: int, row: Row) -> None:
@@ -132,25 +132,33 @@ class Row:
         distances: Ids = position - np.arange(len(ids)) * page_size
         self.selects = not plan.is_dense(position)
         first = plan.first_of_window(len(ids)) if self.selects else 1
-        self._far_distance = plan.far_distance if self.selects and position >= plan.trained else None
-        if self._far_distance is not None:
-            distances[:first] = self._far_distance
+        self._plan = plan
+        self._is_past = self.selects and position >= plan.trained
+        self._window = position - first * page_size  # distance of its beginning
+        if self._is_past:
+            distances[:first] = plan.far_end + self._window if plan.closed_up else plan.far_distance
         self.sequence = sequence
         self.pages: Ids = np.concatenate((ids[:1], ids[first:]))
         self.distances: Ids = np.concatenate((distances[:1], distances[first:]))
-        self.far, self.far_distances = ids[1:first], distances[1:first]
+        self.far, self._far_distances = ids[1:first], distances[1:first]
 
     @property
     def num_far(self) -> int:
         return len(self.far)
 
+    def distances_of(self, chosen: Ids) -> Ids:
+        """At which distances the far pages with these indices, ascending, are read."""
+        if not (self._is_past and self._plan.closed_up):
+            return self._far_distances[chosen]
+        return self._plan.far_end + self._window - self._plan.far_starts(len(chosen))[1:]
+
     def far_angles(self, device: torch.device) -> Tensor:
         """Distances of the far pages as `select_pages` takes them: one for all, or each its own."""
         assert self.sequence.far is not None
-        if self._far_distance is not None:
-            return torch.tensor([self._far_distance], dtype=torch.int32, device=device)
+        if self._is_past:
+            return torch.tensor([self._plan.far_distance], dtype=torch.int32, device=device)
         distances = np.zeros((1, len(self.sequence.far.ids)), dtype=np.int32)
-        distances[0, : self.num_far] = self.far_distances
+        distances[0, : self.num_far] = self._far_distances
         return torch.from_numpy(distances).to(device)
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from octavo.engine.config import GROUP_PAGES, EngineConfig
 from octavo.engine.errors import ContextTooLongError
+from octavo.engine.kv.pools import Ids
 from octavo.engine.model.spec import ModelSpec
 
 
@@ -14,10 +17,13 @@ class ReadingPlan:
     """The settings of AttentionConfig in pages, for one model.
 
     Positions below `dense_limit`, a page boundary, read everything; `is_sparse` says whether any lie above it. From
-    `trained` on, pages outside the window all stand at the distance `far_distance` ("one angle": InfLLM, Xiao et al.
-    2024, arXiv:2402.04617), so that no distance is larger than the model was trained on.
+    `trained` on no distance is larger than the model was trained on: pages outside the window stand at the distance
+    `far_distance` when they are scored, and also when they are read ("one angle": InfLLM, Xiao et al. 2024,
+    arXiv:2402.04617), or else, if they are `closed_up`, side by side in their order up to the window (as in HiP, Lee et
+    al. 2024, arXiv:2406.09827). The first page stands before all places that there are for them.
     """
 
+    page_size: int
     is_sparse: bool
     dense_limit: int
     trained: int
@@ -26,6 +32,7 @@ class ReadingPlan:
     cap_pages: int
     mass_target: float
     far_distance: int
+    closed_up: bool
 
     @classmethod
     def of(cls, spec: ModelSpec, config: EngineConfig) -> ReadingPlan:
@@ -34,6 +41,7 @@ class ReadingPlan:
         trained = spec.context_length // page * page
         limit = trained if attention.dense_limit is None else min(attention.dense_limit // page * page, trained)
         plan = cls(
+            page_size=page,
             is_sparse=(config.context or spec.context_length) > (spec.context_length if limit == trained else limit),
             dense_limit=limit,
             trained=trained,
@@ -43,8 +51,11 @@ class ReadingPlan:
             cap_pages=max(1, min(attention.cap // page, GROUP_PAGES) - 1),
             mass_target=attention.mass_target,
             far_distance=-(-attention.window // page) * page + page,
+            closed_up=attention.far_positions == "closed up",
         )
         chunk, largest = config.prefill_chunk, spec.context_length - config.prefill_chunk - page
+        if plan.closed_up:
+            largest = min(largest, spec.context_length - (plan.cap_pages + 2) * page)
         if plan.is_sparse and not chunk <= attention.window <= largest:
             raise ContextTooLongError(
                 f"The attention window is {attention.window:,} tokens; with a prefill_chunk of {chunk:,} it must be "
@@ -58,3 +69,14 @@ class ReadingPlan:
 
     def is_dense(self, position: int) -> bool:
         return not self.is_sparse or position < self.dense_limit
+
+    @property
+    def far_end(self) -> int:
+        """Where the window begins while pages are closed up: after the first page and all that can be selected."""
+        return (self.cap_pages + 1) * self.page_size
+
+    def far_starts(self, count: int) -> Ids:
+        """Where the first page and `count` selected ones begin while they are closed up, in tokens."""
+        places = np.arange(self.cap_pages + 1 - count, self.cap_pages + 1)
+        starts: Ids = np.concatenate(([0], places)) * self.page_size
+        return starts

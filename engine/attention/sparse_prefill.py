@@ -72,7 +72,7 @@ class SparsePrefillAttention(PrefillAttention):
             numbers = np.concatenate(([0], 1 + chosen[at, : counts[at]]))
             loaded = self._setup.tiers.load_selected(layer, self._all[numbers])
             slots = torch.from_numpy(loaded.astype(np.int32)).to(q.device)
-            starts = np.zeros_like(numbers) if self._is_past[at] else numbers * page_size
+            starts = self._far_starts(numbers, self._is_past[at])
             keys_and_values = self._gather(
                 self._pool.slab, self._pool.layout, slots, torch.from_numpy(starts.astype(np.int32)).to(q.device)
             )
@@ -108,12 +108,21 @@ class SparsePrefillAttention(PrefillAttention):
         distances[np.array(self._is_past)] = self._plan.far_distance
         return torch.from_numpy(distances.clip(min=0).astype(np.int32)).to(device)
 
+    def _far_starts(self, numbers: Ids, is_past: bool) -> Ids:
+        """Where the first page and the selected ones begin."""
+        if not is_past:
+            return numbers * self._pool.page_size
+        return self._plan.far_starts(len(numbers) - 1) if self._plan.closed_up else np.zeros_like(numbers)
+
     def _far_queries(self, q: Tensor, number: int, is_past: bool) -> Tensor:
-        """Queries `[rows, heads, d]` of a page, at the angle at which they meet the keys of far pages."""
-        if is_past:
-            far = self._plan.far_distance
-            return rotate(q, self._rope.cos[far], self._rope.sin[far])
-        return self._rotated(q, number * self._pool.page_size)
+        """Queries `[rows, heads, d]` of a page, at the angles at which they meet the keys of far pages."""
+        page_size = self._pool.page_size
+        if not is_past:
+            return self._rotated(q, number * page_size)
+        if self._plan.closed_up:
+            return self._rotated(q, self._plan.far_end + (number - self._plan.first_of_window(number)) * page_size)
+        far = self._plan.far_distance
+        return rotate(q, self._rope.cos[far], self._rope.sin[far])
 
     def _rotated(self, q: Tensor, first: int) -> Tensor:
         angles = slice(first, first + len(q))

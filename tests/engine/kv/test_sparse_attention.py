@@ -2,13 +2,18 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from octavo.engine.config import AttentionConfig, GenerationPolicy
+from octavo.engine.attention.plan import ReadingPlan
+from octavo.engine.config import AttentionConfig, EngineConfig, GenerationPolicy
+from octavo.engine.errors import ContextTooLongError
+from octavo.engine.weights.checkpoint import open_checkpoint
 from octavo.storage.pages import open_store
 
 RANDOM = random.Random(9)
@@ -38,7 +43,14 @@ def test_selecting_every_page_is_dense_attention(
     torch.testing.assert_close(sparse.logits, dense.logits, rtol=0, atol=TOLERANCE)
 
 
-@pytest.mark.parametrize("attention", [FEW, AttentionConfig(window=64, floor=32, cap=96)])
+@pytest.mark.parametrize(
+    "attention",
+    [
+        FEW,
+        AttentionConfig(window=64, floor=32, cap=96),
+        AttentionConfig(window=64, floor=32, cap=96, far_positions="one angle"),
+    ],
+)
 def test_results_do_not_depend_on_how_a_prompt_is_cut(
     tiered: Callable[..., Any], folders: Callable[[str], Path], attention: AttentionConfig
 ) -> None:
@@ -52,6 +64,21 @@ def test_results_do_not_depend_on_how_a_prompt_is_cut(
     for other in runs[1:]:
         assert other.tokens == runs[0].tokens
         torch.testing.assert_close(other.logits, runs[0].logits, rtol=0, atol=TOLERANCE)
+
+
+def test_no_page_is_read_at_a_distance_that_the_model_was_not_trained_on(folders: Callable[[str], Path]) -> None:
+    spec = open_checkpoint(folders("llama"), quantization="none").spec
+    fits = AttentionConfig(window=448, floor=32, cap=512)
+    plan = ReadingPlan.of(spec, EngineConfig(page_size=8, prefill_chunk=64, context=4096, attention=fits))
+    for count in (0, 1, plan.cap_pages):
+        starts = plan.far_starts(count)
+        assert (starts[0], len(starts), list(np.diff(starts[1:]))) == (0, count + 1, [8] * max(count - 1, 0))
+        assert count == 0 or starts[-1] + 8 == plan.far_end, "the last one stands next to the window"
+    farthest = plan.far_end + (plan.window_pages + 1) * 8 - 1  # the last query of a page, from the first token
+    assert farthest < spec.context_length == 1024
+    too_wide = replace(fits, window=512)
+    with pytest.raises(ContextTooLongError, match="it must be from 64 to"):
+        ReadingPlan.of(spec, EngineConfig(page_size=8, prefill_chunk=64, context=4096, attention=too_wide))
 
 
 @pytest.mark.parametrize("codec", ["bf16", "k8v4"])
