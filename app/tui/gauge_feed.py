@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from octavo.app.assistant.snapshot import Snapshot
 
 TICK_S = 0.25
+_STEP = 50 * 10**6  # bytes; what others take and leave is shown in three figures
 
 
 class GaugeFeed:
@@ -24,10 +25,20 @@ class GaugeFeed:
         self._probe = Probe(folder)
         self._meter = Meter()
         self._looking: threading.Thread | None = None
+        self._snapshot: Snapshot | None = None
+        self._seen: tuple[object, ...] = ()
+        self._last: Reading | None = None
 
     def read(self, snapshot: Snapshot | None, context: Context) -> Reading:
-        """The reading of this moment."""
+        """The reading of this moment: the same object as before where nothing that can be seen has changed."""
         if self._probe.wants_pss and (self._looking is None or not self._looking.is_alive()):
             self._looking = threading.Thread(target=self._probe.measure_pss, name="octavo-pss", daemon=True)
             self._looking.start()
-        return self._meter.read(snapshot, self._probe.measure(), context, time.monotonic())
+        system = self._probe.measure()
+        seen = system.rss >> 20, system.pss >> 20, system.available // _STEP, system.disk_free // _STEP, context
+        last = self._last
+        if last is not None and snapshot is self._snapshot and seen == self._seen and not (last.up or last.down):
+            return last
+        self._snapshot, self._seen = snapshot, seen
+        self._last = self._meter.read(snapshot, system, context, time.monotonic())
+        return self._last

@@ -50,6 +50,7 @@ class ScreenBase(Screen[None]):
         self.reading: Reading | None = None  # the gauge's last
         self.inspecting: InspectionScreen | None = None
         self._feed: GaugeFeed | None = None
+        self._bars: list[GaugeBars] = []
         self.unsent = ""  # what was sent before the backend was open
 
     def enter(self, conversation_id: str | None) -> None:
@@ -64,21 +65,28 @@ class ScreenBase(Screen[None]):
 
         assert self.backend is not None
         self._feed = GaugeFeed(self.backend.paths.pages_dir)
-        self.tick_gauge()
-        self.set_interval(TICK_S, self.tick_gauge)
+        self._bars, line = [self.query_one(GaugeBars)], self.status
+        self.tick_gauge(line)
+        self.set_interval(TICK_S, lambda: self.tick_gauge(line))
 
-    def tick_gauge(self) -> None:
-        """Read everything, and show it wherever there is a gauge."""
+    def also_show(self, bars: GaugeBars | None) -> None:
+        """Show the gauge on another screen's bars, too; None is on this one's alone again."""
+        self._bars = [*self._bars[:1], *([bars] if bars is not None else [])]
+        self.reading = None
+
+    def tick_gauge(self, line: StatusLine) -> None:
+        """Read everything, and show it wherever there is a gauge, if it has changed."""
         from octavo.app.assistant.reading import Context
 
         if self.backend is None or self._feed is None:
             return
-        figures = self.status.figures
+        figures = line.figures
         context = Context(figures.used, figures.limit)
-        self.reading = self._feed.read(self.backend.engine.watch.snapshot, context)
-        screen = self.app.screen
-        for gauge in (screen if screen is not self else self).query(GaugeBars):
-            gauge.show(self.reading, context, figures.tokens_per_s)
+        reading = self._feed.read(self.backend.engine.watch.snapshot, context)
+        if reading is not self.reading:
+            self.reading = reading
+            for bars in self._bars:
+                bars.show(reading, context, figures.tokens_per_s)
 
     @property
     def octavo(self) -> OctavoApp:

@@ -55,7 +55,10 @@ class InspectionScreen(Screen[None]):
         yield GaugeBars(id="gauge")
 
     def on_mount(self) -> None:
-        self.chat.tick_gauge()
+        self.chat.also_show(self.query_one(GaugeBars))
+
+    def on_unmount(self) -> None:
+        self.chat.also_show(None)
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.width >= _WIDE, "-wide")

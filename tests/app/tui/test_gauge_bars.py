@@ -92,5 +92,5 @@ async def test_what_did_not_change_is_not_painted_again(start, monkeypatch):
         gauge = run.screen.query_one(GaugeBars)
         monkeypatch.setattr(gauge, "update", lambda *_, **__: painted.append(1))
         for _ in range(5):
-            run.screen.tick_gauge()
+            run.screen.tick_gauge(run.screen.status)
         assert painted == []
