@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from octavo.app.assistant.assistant import Answer
     from octavo.app.documents.citations import Checked
-    from octavo.app.documents.evidence import Evidence, Source
+    from octavo.app.documents.evidence import Evidence
     from octavo.app.documents.pages_read import ReadPart
     from octavo.app.documents.refusal import Verdict
-    from octavo.app.documents.retrieve import Retrieval
+    from octavo.app.documents.retrieve import Candidate, Retrieval
 
 Mode = Literal["search", "read"]
 REFUSAL = "The documents do not answer this."
@@ -64,21 +64,26 @@ class DocumentAnswer:
             "refused": self.refused,
             "coverage": self.verdict.coverage,
             "missing_words": list(self.verdict.missing),
-            "nearest": [_place(source) for source in self.evidence.sources[:_NEAREST]] if self.refused else [],
+            "nearest": self._nearest() if self.refused else [],
             "unsupported": list(checked.unsupported) if checked else [],
             "unknown_ids": list(checked.unknown_ids) if checked else [],
             "pages_read": [part.as_json() for part in self.parts] if self.parts is not None else None,
             "notes": list(self.notes),
         }
 
+    def _nearest(self) -> list[dict[str, Any]]:
+        """The best candidates, whether or not they were good enough to be sources."""
+        different = [candidate for candidate in self.retrieval.candidates if candidate.duplicate_of is None]
+        return [_place(candidate) for candidate in different[:_NEAREST]]
 
-def _place(source: Source) -> dict[str, Any]:
-    text = " ".join(source.text.split())
+
+def _place(candidate: Candidate) -> dict[str, Any]:
+    chunk, text = candidate.chunk, " ".join(candidate.chunk.text.split())
     return {
-        "document": source.document.name,
-        "document_id": source.document.id,
-        "page": source.page,
-        "start": source.start,
-        "end": source.end,
+        "document": candidate.document.name,
+        "document_id": candidate.document.id,
+        "page": chunk.page,
+        "start": chunk.start,
+        "end": chunk.stop,
         "text": text if len(text) <= 200 else text[:199] + "…",
     }

@@ -53,7 +53,7 @@ class EvidenceScreen(ModalScreen[None]):
             ranks = f"words {row['word_rank'] or '-'}, meaning {row['vector_rank'] or '-'}"
             cosine = f" ({row['cosine']:.2f})" if row["cosine"] is not None else ""
             page = f" p.{row['page']}" if row["page"] is not None else ""
-            head = f"{_MARKS.get(row['decision'], '○')} {row['id'] or '--'}  {row['document']}{page}"
+            head = f"{_MARKS.get(row['decision'], '○')} {row['id'] or '  '}  {row['document']}{page}"
             detail = f"{row['decision']}: {row['reason']} · {ranks}{cosine} · {count(row['tokens'], 'token')}"
             yield self._option(head, detail, row.get("document_id", ""), row, row["id"] or "")
         for part in record.get("pages_read") or ():

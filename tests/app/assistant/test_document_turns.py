@@ -132,6 +132,17 @@ def test_every_turn_may_be_refused_and_then_nothing_is_generated(
     assert message.record["documents"]["missing_words"] == ["sky", "blue"]
 
 
+def test_a_refusal_names_the_nearest_passages_even_where_none_was_good_enough(
+    chat: Chat, conversation_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("octavo.app.documents.evidence._is_below", lambda candidate, best: True)
+    done = ask(chat, conversation_id, "Where does the rent of the sky go, and why is it blue?")
+    record = done.message.record["documents"]
+    assert record["refused"]
+    assert record["nearest"][0]["text"].startswith("# Lease")
+    assert {row["decision"] for row in record["ledger"]} == {"left out"}
+
+
 def test_a_question_that_points_back_is_looked_up_with_the_one_before(
     chat: Chat, conversation_id: str, engine: Any
 ) -> None:
