@@ -158,3 +158,18 @@ def test_damaged_files_are_outcomes(reader: Reader, tmp_path: Path, make_pdf: Ma
         path.write_bytes(data)
         assert reader.read(path).outcome is Outcome.FAILED
     assert reader.read(make_pdf("Still reading.", name="after.pdf")).text == "Still reading."
+
+
+def test_ligatures_are_the_letters_they_stand_for(reader: Reader, make_pdf: MakePdf) -> None:
+    """pypdf#598."""
+    from reportlab.pdfbase import pdfmetrics
+    from reportlab.pdfbase.ttfonts import TTFont
+
+    pdfmetrics.registerFont(TTFont("Vera", "Vera.ttf"))
+
+    def page(canvas: Canvas) -> None:
+        canvas.setFont("Vera", 11)
+        canvas.drawString(72, 700, "The oﬃcer ﬁnds ﬂowers in the ﬁeld.".replace("ﬃ", "ffi"))
+
+    document = reader.read(make_pdf(page))
+    assert document.text.strip() == "The officer finds flowers in the field."
