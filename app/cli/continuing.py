@@ -112,7 +112,7 @@ def _ask(
         elif isinstance(event, AnswerDone):
             record = event.message.record.get(RECORD)
             if record is not None:
-                yield "\n".join(answer_lines(event.message.text, record))
+                yield "\n".join([*answer_lines(event.message.text, record), ""])
                 for note in record["notes"]:
                     announce(note)
                 if explain:

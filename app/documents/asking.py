@@ -13,7 +13,7 @@ from octavo.app.assistant.budget import Budget, Turn, conversation, fit
 from octavo.app.documents import prompt
 from octavo.app.documents.answer import NOT_BORNE_OUT, REFUSAL, DocumentAnswer, Mode, Prepared
 from octavo.app.documents.citations import Checked, Entailment, check
-from octavo.app.documents.evidence import Evidence, Source, gather
+from octavo.app.documents.evidence import Evidence, Source, gather, read_whole
 from octavo.app.documents.pages_read import ReadPart, parts_read
 from octavo.app.documents.question import in_context
 from octavo.app.documents.refusal import Verdict, judge
@@ -110,6 +110,8 @@ class Asker:
         whole = self.whole(question, notes)
         sources = evidence.sources if whole is None else _nearest_first(whole.sources, evidence)
         attempt = _Attempt(self, question, evidence, whole, is_cancelled)
+        if whole is not None:
+            evidence = read_whole(evidence, {source.start: source.id for source in whole.sources})
         yield from attempt.run(sources)
         answer, checked = attempt.answer, attempt.checked
         assert answer is not None, "it ran"

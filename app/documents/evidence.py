@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from octavo.app.documents.question import covered, terms_of
@@ -18,6 +18,7 @@ Count = Callable[[str], int]
 _FLOOR_COSINE = 0.2
 _FLOOR_SHARE = 0.5  # of the best candidate's fused score: below it, one list alone speaks for it, and not first
 _FEWEST_TOKENS = 24  # a fragment below this says too little
+_HIDDEN = "hidden text"
 _MOST_CHOSEN = 6  # more distract a small model more than they help
 
 
@@ -30,7 +31,7 @@ class LedgerRow:
     page: int | None
     start: int
     end: int
-    decision: str  # "chosen", "trimmed" or "left out"
+    decision: str  # "chosen", "trimmed", "left out", or "read" with the whole document
     reason: str
     tokens: int
     word_rank: int | None = None
@@ -101,6 +102,20 @@ def gather(question: str, candidates: Sequence[Candidate], budget: int, count: C
         rows.append(_row(names.get(place), candidate, decision, reason, tokens))
     rows += _hidden_rows(candidates, terms)
     return Evidence(tuple(sources), tuple(rows))
+
+
+def read_whole(evidence: Evidence, ids: Mapping[int, str]) -> Evidence:
+    """The ledger where the whole document is in the prompt: `ids` has the name of the chunk that starts at a place.
+
+    What is hidden is hidden there, too.
+    """
+    rows = [
+        row
+        if row.reason == _HIDDEN
+        else replace(row, id=ids.get(row.start), decision="read", reason="with the whole document")
+        for row in evidence.ledger
+    ]
+    return replace(evidence, ledger=tuple(rows))
 
 
 def _shown(candidate: Candidate) -> str:
@@ -184,5 +199,5 @@ def _hidden_rows(candidates: Sequence[Candidate], terms: Sequence[str]) -> list[
             if covered(terms, [hidden["sample"]]):
                 page = hidden["where"].removeprefix("page ")
                 number = int(page) if page.isdigit() else None
-                rows.append(LedgerRow(None, document.name, number, 0, 0, "left out", "hidden text", 0))
+                rows.append(LedgerRow(None, document.name, number, 0, 0, "left out", _HIDDEN, 0))
     return rows

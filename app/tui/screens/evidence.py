@@ -17,7 +17,7 @@ from textual.widgets.option_list import Option
 from octavo.app.tui.text import count, one_line, visible
 
 ShowSource = Callable[[str, int, int, str], None]
-_MARKS = {"chosen": "●", "trimmed": "◐"}
+_MARKS = {"chosen": "●", "trimmed": "◐", "read": "●"}
 
 
 class EvidenceScreen(ModalScreen[None]):

@@ -90,6 +90,26 @@ def test_an_answer_is_checked_and_kept_with_what_it_cites(
     assert engine.owners == [conversation_id]
 
 
+def test_ids_in_the_ledger_are_those_that_citations_have(
+    chat: Chat, conversation_id: str, shelf: Shelf, lease: Path, engine: Any
+) -> None:
+    """In a document that is read whole every chunk has its own: open-webui#11592."""
+    long = "# House\n\n" + "The house stands on a hill above the river. " * 12 + f"\n\n{LEASE}"
+    lease.write_text(long)
+    documents = shelf.documents()
+    assert documents is not None
+    with Reader() as reader:
+        list(Indexer(documents, reader).add([lease]))
+    shelf.attachments.set_mode(conversation_id, "read")
+    engine.answer = "The garden has 4 trees."
+    record = ask(chat, conversation_id, "How many trees has the garden?").message.record["documents"]
+    (citation,) = record["citations"]
+    assert citation["id"] != "C1"
+    rows = {row["id"]: row for row in record["ledger"]}
+    assert rows[citation["id"]]["start"] <= citation["start"] < rows[citation["id"]]["end"]
+    assert {row["decision"] for row in rows.values()} == {"read"}
+
+
 def test_a_document_read_whole_comes_before_everything_that_changes(
     chat: Chat, conversation_id: str, shelf: Shelf, engine: Any
 ) -> None:
