@@ -144,4 +144,4 @@ def _still_there(error: Exception, note: Path) -> str:
 
     reason = str(error) if isinstance(error, StorageError) else f"{type(error).__name__}: {error}"
     when = "go when `octavo` starts next" if note.exists() else "stay there until `octavo store clear`"
-    return f"Pages of the deleted conversation are still on disk and {when}: {reason}"
+    return f"Pages of what was deleted are still on disk and {when}: {reason}"

@@ -206,7 +206,7 @@ class Managing(ScreenBase):
         if result.problem:
             self.tell(result.problem, severity="warning")
         if freed := result.freed():
-            self.tell(f"{freed} that were kept for the deleted conversation are free again.")
+            self.tell(f"{freed} that were kept for what was deleted are free again.")
 
     def export(self, conversation_id: str, name: str) -> None:
         """Write a conversation into a file: JSON with all branches for .json, else Markdown."""

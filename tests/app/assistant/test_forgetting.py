@@ -91,7 +91,7 @@ def test_a_note_is_private_and_survives_until_the_store_is_free(
     result = forget(paths, kept)
     assert (result.disk, result.freed()) == (0, "")
     assert result.problem == (
-        f"Pages of the deleted conversation are still on disk and go when `octavo` starts next: "
+        f"Pages of what was deleted are still on disk and go when `octavo` starts next: "
         f"Another process writes the page store {paths.pages_dir}; this one only reads it."
     )
     (note,) = (paths.pages_dir / "forget").iterdir()

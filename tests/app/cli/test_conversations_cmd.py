@@ -169,7 +169,7 @@ def test_delete_beside_a_process_that_has_the_page_store_is_made_up_for(octavo: 
     with open_store(Paths.from_environment().pages_dir, None):
         result = octavo("conversations", "delete", kept["fish"], "--yes")
     assert (result.code, result.out) == (0, "Deleted “Do fish sleep?”.\n")
-    assert result.err.startswith("Pages of the deleted conversation are still on disk and go when `octavo` starts")
+    assert result.err.startswith("Pages of what was deleted are still on disk and go when `octavo` starts")
     assert result.err.count("\n") == num_pages() == 1
     octavo("conversations", "delete", kept["birds"], "--yes")
     assert num_pages() == 0

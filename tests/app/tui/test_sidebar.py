@@ -95,13 +95,13 @@ async def test_what_is_kept_of_a_deleted_conversation_is_forgotten(start):
         await run.wait(lambda: ("forget", conversation.id) in run.engine.calls)
         await run.wait(lambda: _notices(run), "the notice")
         (notice,) = _notices(run)
-        assert notice.startswith("12.3 MB on disk and 4.19 MB in memory that were kept for the deleted conversation ")
+        assert notice.startswith("12.3 MB on disk and 4.19 MB in memory that were kept for what was deleted ")
         assert noted(paths) == [conversation.id], "the note goes with the pages"
 
 
 async def test_what_cannot_be_forgotten_yet_is_said(start):
     async with start() as run:
-        run.engine.forgotten = Forgotten(problem="Pages of the deleted conversation are still on disk: busy.")
+        run.engine.forgotten = Forgotten(problem="Pages of what was deleted are still on disk: busy.")
         await run.send("Hello there")
         await run.screen.run_command("/delete")
         await run.settle()
