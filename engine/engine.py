@@ -75,6 +75,7 @@ class Engine:
         self.device = device
         self.kernels = load_kernels(device)
         self.weight_bytes = checkpoint.nbytes
+        self.token_weight_bytes = checkpoint.token_nbytes
         fingerprint = fingerprint or checkpoint.fingerprint()
         self.cache = KvCache(self.spec, config, self.kernels, fingerprint, device, store)
         dtype = torch.float32 if config.compute_dtype == "float32" else torch.bfloat16

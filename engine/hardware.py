@@ -9,6 +9,7 @@ import contextlib
 import os
 import platform
 import shutil
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ Device = Literal["auto", "cpu", "cuda"]
 
 _CGROUP = Path("/sys/fs/cgroup")
 _CPU_INFO = Path("/proc/cpuinfo")
+_STATUS, _CLEAR_PEAK = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 # Instruction sets that decide how fast weights are multiplied, as Linux spells them.
 _FEATURES = (
     "avx2",
@@ -117,6 +119,29 @@ def measure_ram() -> Ram:
     return Ram(limit, min(memory.available, max(0, limit - used)))
 
 
+def resident_bytes() -> int:
+    """RAM that this process holds now, mapped files included."""
+    import psutil
+
+    return int(psutil.Process().memory_info().rss)
+
+
+def peak_resident_bytes() -> int:
+    """The most that it held, since `forget_peak` where the system can count anew (Linux), else since it started."""
+    for line in _lines(_STATUS):
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def forget_peak() -> None:
+    """Count the peak of this process's RAM anew, where the system can."""
+    with contextlib.suppress(OSError):
+        _CLEAR_PEAK.write_text("5", encoding="ascii")
+
+
 def measure_gpus() -> list[Gpu]:
     """The NVIDIA GPUs; none without one, without its driver, or where the driver does not answer."""
     with _nvml() as nvml:
@@ -171,6 +196,13 @@ def _cpu_fields() -> dict[str, str]:
     lines = text.partition("\n\n")[0].splitlines()
     pairs = (line.partition(":") for line in lines)
     return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
 
 
 def usable_cores() -> int:

@@ -46,6 +46,13 @@ class Checkpoint:
         matrices = sum(matrix.nbytes for matrix in self.matrices.values())
         return matrices + sum(vector.nbytes for vector in self.vectors.values())
 
+    @property
+    def token_nbytes(self) -> int:
+        """Bytes of weights that computing one token reads: of an embedding that is not the head, one row."""
+        embedding = self.matrices["token_embd.weight"]
+        unread = embedding.nbytes if "output.weight" in self.matrices else 0
+        return self.nbytes - unread * (embedding.shape[0] - 1) // embedding.shape[0]
+
     def fingerprint(self) -> str:
         """SHA-256 (hex) of the weights, read from disk on each call.
 
