@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from octavo.engine.weights.checkpoint import Checkpoint
 
 DEFAULT_ATTENTION = AttentionConfig()
-_BLOCK = 128  # positions whose logits exist at a time
+BLOCK = 128  # positions whose logits exist at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +74,13 @@ def measure_fidelity(
     products add a rounding noise that the smallest differences drown in. `done` is told of every text computed.
     """
     kernels = load_kernels(device)
-    scores = {variant.name: _Scores() for variant in variants}
+    scores = {variant.name: Scores() for variant in variants}
     count = 0
     for text in texts:
         hidden = {}
         for variant in variants:
-            config = _config(checkpoint, variant, compute_dtype, page_size, prefill_chunk, len(text))
-            hidden[variant.name] = _hidden_states(checkpoint, kernels, config, list(text), device)[first:-1]
+            config = pool_config(checkpoint, variant, compute_dtype, page_size, prefill_chunk, len(text))
+            hidden[variant.name] = hidden_states(checkpoint, kernels, config, list(text), device)[first:-1]
             count += 1
             done(count)
         targets = torch.tensor(text[first + 1 :], device=device)
@@ -118,15 +118,15 @@ def measure_past_trained(
     variant = Variant("", attention=attention)
     ways: dict[str, list[Tensor]] = {"within": [], "beyond": []}
     for start in (trained // 2, trained):
-        config = _config(checkpoint, variant, compute_dtype, page_size, prefill_chunk, trained)
+        config = pool_config(checkpoint, variant, compute_dtype, page_size, prefill_chunk, trained)
         part = list(text[start : start + trained])
-        ways["within"].append(_hidden_states(checkpoint, kernels, config, part, device)[trained // 2 :])
+        ways["within"].append(hidden_states(checkpoint, kernels, config, part, device)[trained // 2 :])
         done(start // (trained // 2))
-    config = _config(checkpoint, variant, compute_dtype, page_size, prefill_chunk, 2 * trained)
-    ways["beyond"].append(_hidden_states(checkpoint, kernels, config, list(text), device)[trained:])
+    config = pool_config(checkpoint, variant, compute_dtype, page_size, prefill_chunk, 2 * trained)
+    ways["beyond"].append(hidden_states(checkpoint, kernels, config, list(text), device)[trained:])
     done(4)
     hidden = {name: torch.cat(states)[:-1] for name, states in ways.items()}
-    scores = {name: _Scores() for name in ways}
+    scores = {name: Scores() for name in ways}
     targets = torch.tensor(text[trained + 1 :], device=device)
     for name, log_probabilities, reference, expected in _blocks(checkpoint, kernels, hidden, targets):
         scores[name].add(log_probabilities, reference, expected)
@@ -134,7 +134,7 @@ def measure_past_trained(
     return LengthFidelity(within.perplexity, beyond.perplexity, within.positions)
 
 
-def _config(
+def pool_config(
     checkpoint: Checkpoint,
     variant: Variant,
     compute_dtype: ComputeDtype,
@@ -159,20 +159,33 @@ def _config(
 
 
 @torch.inference_mode()
-def _hidden_states(
-    checkpoint: Checkpoint, kernels: Kernels, config: EngineConfig, token_ids: list[int], device: str
+def hidden_states(
+    checkpoint: Checkpoint,
+    kernels: Kernels,
+    config: EngineConfig,
+    token_ids: list[int],
+    device: str,
+    *,
+    one_by_one: bool = False,
 ) -> Tensor:
-    """Hidden states of every token: float32 [len(token_ids), hidden_size]."""
+    """Hidden states of every token: float32 [len(token_ids), hidden_size].
+
+    Computed as a prompt is, in chunks, or `one_by_one`, as the tokens of an answer are.
+    """
     cache = KvCache(checkpoint.spec, config, kernels, "", device)
     dtype = torch.float32 if config.compute_dtype == "float32" else torch.bfloat16
     runner = ModelRunner(checkpoint, kernels, cache, len(token_ids), dtype)
     pages = cache.open(token_ids, "fidelity")
     hidden = []
-    for start in range(0, len(token_ids), config.prefill_chunk):
-        chunk = token_ids[start : start + config.prefill_chunk]
+    step = 1 if one_by_one else config.prefill_chunk
+    for start in range(0, len(token_ids), step):
+        chunk = token_ids[start : start + step]
         cache.begin_step([pages])
-        cache.begin_chunk(pages, len(chunk) // config.page_size)
-        hidden.append(runner.prefill(chunk, start, pages))
+        if one_by_one:
+            hidden.append(runner.decode(chunk, [start], [pages]))
+        else:
+            cache.begin_chunk(pages, len(chunk) // config.page_size)
+            hidden.append(runner.prefill(chunk, start, pages))
         cache.publish(pages, token_ids, start + len(chunk))
     cache.shutdown()
     return torch.cat(hidden)
@@ -184,15 +197,15 @@ def _blocks(
 ) -> Iterator[tuple[str, Tensor, Tensor, Tensor]]:
     """Every variant's log-probabilities of a block of positions, those of the first, and the tokens that follow."""
     decoder, first = Decoder(checkpoint, kernels), next(iter(hidden))
-    for start in range(0, len(targets), _BLOCK):
-        rows = slice(start, start + _BLOCK)
+    for start in range(0, len(targets), BLOCK):
+        rows = slice(start, start + BLOCK)
         reference = torch.log_softmax(decoder.logits(hidden[first][rows]), dim=-1)
         for name, states in hidden.items():
             scored = reference if name == first else torch.log_softmax(decoder.logits(states[rows]), dim=-1)
             yield name, scored, reference, targets[rows]
 
 
-class _Scores:
+class Scores:
     """The figures of one variant, position by position."""
 
     def __init__(self) -> None:

@@ -5,11 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from octavo.app.cli.bench_weights import (
+    WEIGHT_FORMATS,
+    measure_weight_formats,
+    open_for_fidelity,
+    parts_of,
+    play_tokens,
+)
 from octavo.app.cli.progress import count_bar
 
 if TYPE_CHECKING:
@@ -39,6 +45,16 @@ _CODECS = ("k8v8", "k8v4", "k4v4")
     help="The type of products. bfloat16 adds a noise of its own to every difference.",
 )
 @click.option("--past-trained", is_flag=True, help="Also read twice what the model was trained on.")
+@click.option("--weights", is_flag=True, help="Compare weight formats instead of KV codecs; see --format.")
+@click.option(
+    "--format",
+    "formats",
+    type=click.Choice(WEIGHT_FORMATS),
+    multiple=True,
+    default=WEIGHT_FORMATS,
+    help="With --weights; may be repeated. `stored` is the model as it is, `one by one` the same with every token "
+    "computed as those of an answer are.",
+)
 @click.option("--json", "as_json", is_flag=True, help="End with one JSON line.")
 def fidelity(
     model: str | None,
@@ -47,13 +63,21 @@ def fidelity(
     codecs: Sequence[str],
     compute: str,
     past_trained: bool,
+    weights: bool,
+    formats: Sequence[str],
     as_json: bool,
 ) -> None:
     """Perplexity of each KV codec on the bundled play, and how far its predictions are from those of bf16.
 
     KL is the mean divergence of the predictions from those with bf16 that read everything, in nats a token; top-1 is
     how often both find the same token the likeliest. The row "sparse" has bf16, and reads only what matters.
+
+    With --weights the rows are weight formats, made of the weights that the model has, and compared with these
+    weights in bf16; memory and the times of an answer stand beside.
     """
+    if weights:
+        measure_weight_formats({"model": model}, tokens, texts, formats, compute, as_json=as_json)
+        return
     name, rows, length = _measure({"model": model}, tokens, texts, codecs, compute, past_trained)
     click.echo(f"{name}, {texts} x {tokens:,} tokens, {rows[0].positions:,} predictions, {compute}")
     click.echo(f"{'':<6} {'perplexity':>11} {'KL':>9} {'KL p99':>9} {'top-1':>8}")
@@ -75,25 +99,12 @@ def _measure(
     flags: dict[str, str | None], tokens: int, texts: int, codecs: Sequence[str], compute: Any, past_trained: bool
 ) -> tuple[str, list[Fidelity], LengthFidelity | None]:
     """The model's name, a row for bf16 and for every other way, and what is wanted past the trained length."""
-    from octavo.app.budgets import choose_device
-    from octavo.app.cli.progress import announce, progress_bar
-    from octavo.app.models.resolve import ensure_model, resolve_model
-    from octavo.app.settings import load_settings
-    from octavo.engine.tokenizer import Tokenizer
-    from octavo.engine.weights.checkpoint import open_checkpoint
-    from octavo.storage.paths import Paths
-
-    settings, paths = load_settings(flags), Paths.from_environment()
-    model = resolve_model(None, settings, paths)
-    with progress_bar() as progress:
-        ensure_model(model, paths, offline=settings.offline, announce=announce, progress=progress)
-    device = choose_device(settings)
-    checkpoint = open_checkpoint(model.path, device=device, quantization=settings.quantization)
-    play, context = Tokenizer(checkpoint.tokenizer).encode(_play()), checkpoint.spec.context_length
-    parts = _parts(play, tokens, texts, context)
+    name, checkpoint, settings, device = open_for_fidelity(flags)
+    play, context = play_tokens(checkpoint), checkpoint.spec.context_length
+    parts = parts_of(play, tokens, texts, context)
     long = _long(play, context) if past_trained else None
     common = {"compute_dtype": compute, "page_size": settings.page_size, "device": device}
-    return model.name, *_compute(checkpoint, parts, long, _variants(codecs, settings), common)
+    return name, *_compute(checkpoint, parts, long, _variants(codecs, settings), common)
 
 
 def _compute(
@@ -129,24 +140,6 @@ def _variants(codecs: Sequence[str], settings: Settings) -> list[Variant]:
     )
     named = [Variant(name, name) for name in ("bf16", *codecs)]  # type: ignore[arg-type]  # click has checked them
     return [*named, Variant("sparse", attention=sparse)]
-
-
-def _play() -> str:
-    """The Merry Wives of Windsor, without what is said about the file."""
-    lines = files("octavo.assets").joinpath("merry_wives.txt").read_text(encoding="utf-8").splitlines()
-    return "\n".join(line for line in lines if not line.startswith("#"))
-
-
-def _parts(token_ids: list[int], tokens: int, texts: int, context: int) -> list[list[int]]:
-    """Parts that follow one another. UsageError for more than there is, or than the model can read."""
-    if tokens > context:
-        raise click.UsageError(f"--tokens {tokens} is more than the {context:,} tokens of this model's context.")
-    if tokens * texts > len(token_ids):
-        raise click.UsageError(
-            f"{texts} texts of {tokens:,} tokens are more than the play has, {len(token_ids):,} tokens; "
-            "take fewer --texts or --tokens."
-        )
-    return [token_ids[at : at + tokens] for at in range(0, tokens * texts, tokens)]
 
 
 def _long(token_ids: list[int], context: int) -> list[int]:

@@ -25,7 +25,7 @@ def quantize_matrix(name: str, weight: Tensor, scheme: Scheme, device: torch.dev
 
     - nf4: bitsandbytes NF4. int8: bitsandbytes int8 on CUDA, Q8_0 blocks on a CPU. int4: Q4_1 blocks.
     - none: kept as it is stored. Vocabulary matrices are Q8_0 under the other schemes.
-    - Columns that are no multiple of 32 make no blocks: such a matrix is kept in bfloat16.
+    - For columns that make no blocks see `quantize_blocks`.
     """
     if scheme == "none":
         return _dense(weight, device)
@@ -33,9 +33,7 @@ def quantize_matrix(name: str, weight: Tensor, scheme: Scheme, device: torch.dev
     if not in_blocks:
         on_device = weight.to(device)
         return Nf4Matrix.quantize(on_device) if scheme == "nf4" else Int8Matrix.quantize(on_device)
-    if weight.shape[1] % Format.Q8_0.block_size:
-        return _dense(weight.to(torch.bfloat16), device)
-    return _blocks(weight, Format.Q4_1 if scheme == "int4" and name not in VOCABULARY else Format.Q8_0, device)
+    return quantize_blocks(weight, Format.Q4_1 if scheme == "int4" and name not in VOCABULARY else Format.Q8_0, device)
 
 
 def _dense(weight: Tensor, device: torch.device) -> BlockMatrix:
@@ -44,10 +42,16 @@ def _dense(weight: Tensor, device: torch.device) -> BlockMatrix:
     return BlockMatrix(_DENSE[weight.dtype], (weight.shape[0], weight.shape[1]), raw)
 
 
-def _blocks(weight: Tensor, target: Format, device: torch.device) -> BlockMatrix:
+def quantize_blocks(weight: Tensor, target: Format, device: torch.device) -> BlockMatrix:
+    """A matrix [rows, cols] in blocks of `target`, a format that the gguf package can make.
+
+    Columns that are no multiple of a block make none: such a matrix is kept in bfloat16.
+    """
     from gguf import GGMLQuantizationType, quants
 
     rows, cols = weight.shape
+    if cols % target.block_size:
+        return _dense(weight.to(torch.bfloat16), device)
     data = torch.empty(rows, target.row_bytes(cols), dtype=torch.uint8)
     step = max(1, _CHUNK_WEIGHTS // cols)
     for start in range(0, rows, step):
