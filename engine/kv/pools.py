@@ -18,6 +18,7 @@ from torch import Tensor
 
 from octavo.engine.kv.codec import PageLayout
 from octavo.engine.kv.pages import PageId
+from octavo.engine.kv.staged_copies import StagedCopies
 
 NOWHERE = -1
 Ids = NDArray[np.int64]
@@ -234,19 +235,22 @@ class HostPool:
 
 
 class RowCopier:
-    """Writes rows of a slab; on a CPU by numpy, whose row assignment is several times faster than torch's."""
+    """Writes rows of a slab; on a CPU by numpy, whose row assignment is several times faster than torch's, and from RAM
+    to a GPU through StagedCopies."""
 
     def __init__(self, slab: Tensor) -> None:
         self._slab = slab
         # Eight bytes at a time; a slot is a multiple of 64 bytes.
         self._array = slab.view(torch.int64).numpy() if slab.device.type == "cpu" else None
+        self._staged = StagedCopies(slab) if slab.device.type == "cuda" else None
 
     def write(self, slots: Ids, encoded: Tensor) -> None:
         if self._array is not None:
             self._array[slots] = encoded.view(torch.int64).numpy()
+        elif self._staged is not None and not encoded.is_cuda:
+            self._staged.write(slots, encoded)
         else:
-            index = torch.from_numpy(slots).to(self._slab.device)
-            self._slab.index_copy_(0, index, encoded.to(self._slab.device, non_blocking=True))
+            self._slab.index_copy_(0, torch.from_numpy(slots).to(self._slab.device), encoded)
 
 
 def grown(table: NDArray[T], capacity: int, value: int) -> NDArray[T]:
