@@ -9,6 +9,7 @@ from octavo.engine.attention.decode import DecodeAttention
 from octavo.engine.attention.prefill import PrefillAttention
 from octavo.engine.attention.setup import AttentionSetup
 from octavo.engine.attention.sparse_prefill import SparsePrefillAttention
+from octavo.engine.decode_graphs import DecodeGraphs
 from octavo.engine.kernels.dispatch import Kernels
 from octavo.engine.kernels.paged_attention import AttentionState
 from octavo.engine.kv.cache import KvCache
@@ -43,6 +44,9 @@ class ModelRunner:
         self.rope = rope_table(spec, max(num_positions, cache.page_size), self._device)
         self._setup = AttentionSetup(cache.tiers, cache.plan, self.rope, kernels, attention_scale(spec))
         self._state = AttentionState.empty(rows, spec.num_heads, spec.head_dim, self._device)
+        self.graphs: DecodeGraphs | None = None
+        if self._device.type == "cuda" and set(kernels.report.values()) == {"triton"}:
+            self.graphs = DecodeGraphs(self._decoder, self._setup, self._state)
 
     @property
     def state_nbytes(self) -> int:
@@ -65,6 +69,9 @@ class ModelRunner:
 
         Returns hidden states, float32 `[len(token_ids), hidden_size]`.
         """
+        hidden = self.graphs.decode(token_ids, positions, pages) if self.graphs is not None else None
+        if hidden is not None:
+            return hidden
         attend = DecodeAttention(self._setup, positions, pages, self._state)
         return self._decoder.forward(self._ids(token_ids), attend, torch.float32)
 

@@ -13,11 +13,11 @@ pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device"),
 ]
-_SCRIPT = Path(__file__).parents[1] / "engine" / "kernels" / "triton_checks.py"
+_SCRIPT = Path(__file__).parents[1] / "engine" / "kernels" / "reference_checks.py"
 
 
 def _checks() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("triton_checks", _SCRIPT)
+    spec = importlib.util.spec_from_file_location("reference_checks", _SCRIPT)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
