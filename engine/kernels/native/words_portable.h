@@ -63,13 +63,13 @@ INLINE V v_sqrt(V v) {
     return v;
 }
 
-/* As v_sum16, for integers. */
+/* As v_sum16, for integers. Lanes of no box hold anything, and their sums may wrap. */
 INLINE V n_sum16(const int32_t *vectors) {
     V sums;
     for (int i = 0; i < 16; i++) {
-        int32_t sum = 0;
-        for (int lane = 0; lane < 16; lane++) sum += vectors[16 * i + lane];
-        sums[i] = (float)sum;
+        uint32_t sum = 0;
+        for (int lane = 0; lane < 16; lane++) sum += (uint32_t)vectors[16 * i + lane];
+        sums[i] = (float)(int32_t)sum;
     }
     return sums;
 }

@@ -31,7 +31,7 @@ def run(script: str, *arguments: str, **variables: str) -> subprocess.CompletedP
 
 
 def test_the_interpreter_gives_what_torch_gives() -> None:
-    result = run("triton_checks.py", TRITON_INTERPRET="1")
+    result = run("reference_checks.py", "triton", TRITON_INTERPRET="1")
     assert result.returncode == 0, result.stderr
 
 
