@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from octavo.app.assistant.forgetting import Forgotten
     from octavo.app.documents.index import Added
 
 Stage = Literal["finding", "reading", "embedding"]
@@ -51,13 +50,6 @@ class DocumentsRemoved:
 
     names: tuple[str, ...]
     owners: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentForgotten:
-    """The pages that were computed from a removed document are gone, or `result` says why not."""
-
-    result: Forgotten
 
 
 IndexEvent = IndexProgress | IndexDone | IndexFailed | DocumentsRemoved
