@@ -114,10 +114,7 @@ class Watch:
         now = self._clock()
         if chat is not None and idle:
             chat.assistant.engine.cache.tiers.collect()
-        while (conversation_id := _taken(self._closed)) is not None:
-            self._used.pop(conversation_id, None)
-            if chat is not None and conversation_id != self._open:
-                chat.assistant.engine.cache.rest({conversation_id})
+        self._let_closed_go(chat)
         if now - self._checked >= CHECK_S:
             self._checked = now
             self._rest(chat, now)
@@ -126,7 +123,14 @@ class Watch:
             with suppress(Exception):  # a gauge must not end an answer
                 self.snapshot = take_snapshot(chat.assistant, chat.model)
         while (look := _taken(self._looks)) is not None:
+            self._let_closed_go(chat)  # what was closed before this was asked
             self._emit(self._show(chat, look))
+
+    def _let_closed_go(self, chat: Chat | None) -> None:
+        while (conversation_id := _taken(self._closed)) is not None:
+            self._used.pop(conversation_id, None)
+            if chat is not None and conversation_id != self._open:
+                chat.assistant.engine.cache.rest({conversation_id})
 
     def _rest(self, chat: Chat | None, now: float) -> None:
         while (left := _taken(self._left)) is not None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
@@ -14,10 +15,22 @@ from octavo.app.cli.bench_soak import until
 if TYPE_CHECKING:
     from textual.pilot import Pilot
 
-    from octavo.app.tui.app import OctavoApp
+    from octavo.app.tui.backend import OpenBackend
     from octavo.engine.inspection import PageMap
 
 GOAL_MS = 50.0
+_LONGEST_WAIT_S = 2.0
+
+
+class _Watched(Protocol):
+    """What the bench uses of `watched_app`."""
+
+    painted: float
+    chat: Any
+    expect: Callable[[Callable[[], object]], None]
+    post_message: Callable[[Any], bool]
+    run_test: Callable[..., Any]
+    close_backend: Callable[[], None]
 
 
 @click.command()
@@ -34,7 +47,7 @@ GOAL_MS = 50.0
 )
 @click.option("--json", "as_json", is_flag=True, help="End with one JSON line.")
 def screen(model: str | None, tokens: int, table: int, keys: int, idle: int, as_json: bool) -> None:
-    """Milliseconds from a key to the screen that shows it, painted without a terminal.
+    """Milliseconds from a key to the paint that shows it, without a terminal to send it to.
 
     Once in the input of the chat, once in the inspection panel's heat map over a page map of --table tokens; both while
     the model reads, where --tokens are given.
@@ -50,11 +63,32 @@ def screen(model: str | None, tokens: int, table: int, keys: int, idle: int, as_
         click.echo(json.dumps({name: round(value, 2) for name, value in figures.items()}))
 
 
-async def _measure(flags: dict[str, object], tokens: int, table: int, keys: int, idle: int) -> dict[str, float]:
+def watched_app(open_backend: OpenBackend) -> _Watched:
+    """The program, which tells when a paint shows what was expected; Textual is imported only here."""
     from octavo.app.tui.app import OctavoApp
+
+    class Watched(OctavoApp):
+        painted = 0.0
+        _state: Callable[[], object] = staticmethod(lambda: None)
+        _before: object = None
+
+        def expect(self, state: Callable[[], object]) -> None:
+            self._state, self._before, self.painted = state, state(), 0.0
+
+        def _display(self, screen: Any, renderable: Any) -> None:
+            super()._display(screen, renderable)
+            if not self.painted and self._state() != self._before:
+                if hasattr(renderable, "render_segments"):  # what a terminal would be sent is made, and not sent
+                    renderable.render_segments(self.console)
+                self.painted = time.perf_counter()
+
+    return Watched(open_backend)
+
+
+async def _measure(flags: dict[str, object], tokens: int, table: int, keys: int, idle: int) -> dict[str, float]:
     from octavo.app.tui.backend import open_backend
 
-    app = OctavoApp(lambda on_event: open_backend(flags, on_event))
+    app = watched_app(lambda on_event: open_backend(flags, on_event))
     figures: dict[str, float] = {}
     try:
         async with app.run_test(size=(120, 40)) as pilot:
@@ -63,7 +97,9 @@ async def _measure(flags: dict[str, object], tokens: int, table: int, keys: int,
                 figures["idle_cpu_percent"] = await _idle(idle)
             if tokens:
                 await _begin_reading(app, pilot, tokens)
-            figures |= _spread("chat", await _press(pilot, ["a", "b", "space", "backspace"], keys))
+            figures |= _spread(
+                "chat", await _press(app, ["a", "b", "space", "backspace"], keys, lambda: app.chat.prompt.text)
+            )
             figures |= await _heat_map(app, pilot, table, keys)
             if tokens:
                 figures["still_reading"] = float(app.chat.is_busy)
@@ -82,7 +118,7 @@ async def _idle(seconds: int) -> float:
     return 100 * (time.process_time() - used) / (time.perf_counter() - started)
 
 
-async def _begin_reading(app: OctavoApp, pilot: Pilot[None], tokens: int) -> None:
+async def _begin_reading(app: _Watched, pilot: Pilot[None], tokens: int) -> None:
     """Send text of about so many tokens, and wait until the engine reads it."""
     from importlib import resources
 
@@ -94,19 +130,26 @@ async def _begin_reading(app: OctavoApp, pilot: Pilot[None], tokens: int) -> Non
     await until(pilot, lambda: app.chat.live_id is not None, "the answer")
 
 
-async def _press(pilot: Pilot[None], keys: list[str], count: int) -> list[float]:
-    """Milliseconds from each key to the moment its consequences are painted."""
+async def _press(app: _Watched, keys: list[str], count: int, state: Callable[[], object]) -> list[float]:
+    """Milliseconds from each key to the first paint of another `state`; keys that change nothing do not count."""
+    from textual import events
+
     times = []
     for number in range(count):
+        key = keys[number % len(keys)]
+        app.expect(state)
         started = time.perf_counter()
-        await pilot.press(keys[number % len(keys)])
-        await pilot.pause()
-        times.append(1e3 * (time.perf_counter() - started))
-        await asyncio.sleep(0.02)
+        app.post_message(events.Key(key, key if len(key) == 1 else " " if key == "space" else None))
+        ends = started + _LONGEST_WAIT_S
+        while not app.painted and time.perf_counter() < ends:
+            await asyncio.sleep(0.001)
+        if app.painted:
+            times.append(1e3 * (app.painted - started))
+        await asyncio.sleep(0.05)
     return times
 
 
-async def _heat_map(app: OctavoApp, pilot: Pilot[None], table: int, keys: int) -> dict[str, float]:
+async def _heat_map(app: _Watched, pilot: Pilot[None], table: int, keys: int) -> dict[str, float]:
     """The same in the panel, over a page map that no engine has."""
     from octavo.app.assistant.watch import Look, PagesShown
 
@@ -128,7 +171,8 @@ async def _heat_map(app: OctavoApp, pilot: Pilot[None], table: int, keys: int) -
 
     heat = panel.query_one(HeatMap)
     await until(pilot, lambda: heat.pages is not None and heat.has_focus, "the page map")
-    times = await _press(pilot, ["right", "down", "plus", "end", "m", "minus", "left", "home"], keys)
+    names = ["right", "down", "plus", "end", "m", "minus", "left", "home"]
+    times = await _press(app, names, keys, lambda: (heat.cursor_page, heat.cursor_row, heat.view, heat.metric))
     await pilot.press("escape")
     return _spread("heat_map", times) | {"heat_map_pages": float(pages.num_pages)}
 

@@ -22,6 +22,7 @@ LOOKS: dict[Kind, tuple[str, str, str]] = {
     "free": ("·", "$foreground 35%", "free"),
 }
 _NAMES = {("NVMe", "cached"): "pages", ("RAM", "workspace"): "program"}
+_LONG = 150  # cells from which the last row has room for whole sentences
 PEAK = "│"
 _PEAK_STYLE = "bold $warning"
 
@@ -88,7 +89,8 @@ def wide(reading: Reading, context: Context, tokens_per_s: float, width: int) ->
         shared = f"  PSS {short_size(reading.pss)}" if bar.name == "RAM" and reading.pss else ""
         row = Content.assemble(name, bar_content(bar, bar_width), figures, _legend(bar), shared)
         rows.append(row.truncate(width, ellipsis=True))
-    texts = [*_about(context, tokens_per_s), *_traffic(reading), fits(reading), reading.promise]
+    long = [*_traffic(reading), fits(reading), reading.promise]
+    texts = [*_about(context, tokens_per_s), *(long if width >= _LONG else _briefly(reading))]
     return Content("\n").join([*rows, _second(reading, width, texts)])
 
 

@@ -78,11 +78,11 @@ def _values(pages: PageMap, metric: Metric, part: slice) -> NDArray[np.float64]:
     if metric == "precision":
         return np.full(pages.tier[:, part].shape, min((pages.key_bits + pages.value_bits) / 4, LEVELS - 1.0))
     if metric == "worth":
-        worth = pages.worth[:, part].astype(np.float64)
-        return worth / max(float(pages.worth.max(initial=0)), 1e-9) * (LEVELS - 1)
+        most = max(float(pages.worth.max(initial=0)), 1e-9)
+        return pages.worth[:, part].astype(np.float64) * ((LEVELS - 1) / most)
     if metric == "selected":
-        counts = np.log2(1 + pages.selected[:, part])
-        return counts / max(float(np.log2(1 + pages.selected.max(initial=0))), 1e-9) * (LEVELS - 1)
+        counts: NDArray[np.float64] = np.log2(1.0 + pages.selected[:, part])
+        return counts * ((LEVELS - 1) / max(float(np.log2(1.0 + pages.selected.max(initial=0))), 1e-9))
     ages = pages.age[:, part]
     fresh = (LEVELS - 1) * (1 - np.log2(1 + np.maximum(ages, 0)) / 20)  # a million reads ago is long
     return np.where(ages < 0, 0.0, np.maximum(fresh, 1.0))

@@ -141,7 +141,7 @@ class Answering(Managing):
 
     async def engine_event(self, event: Any) -> None:
         """Take one event; texts of the live answer are the most frequent."""
-        from octavo.app.assistant import chat, engine_events
+        from octavo.app.assistant import chat, engine_events, watch
 
         match event:
             case chat.AnswerText():
@@ -157,7 +157,7 @@ class Answering(Managing):
             case engine_events.ProblemsFound():
                 for sentence in event.sentences:
                     self.tell(sentence, severity="warning")
-            case engine_events.PagesShown():
+            case watch.PagesShown():
                 if self.inspecting is not None:
                     self.inspecting.pages_shown(event)
             case engine_events.PagesForgotten():

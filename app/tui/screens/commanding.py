@@ -216,7 +216,7 @@ class Commanding(Documenting):
         if self.backend is None:
             self.tell("Octavo is still starting.")
         elif self.inspecting is None:
-            self.inspecting = InspectionScreen(self)
+            self.inspecting = InspectionScreen(self.octavo.chat)
 
             def left(_: None) -> None:
                 self.inspecting = None

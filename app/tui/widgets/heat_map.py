@@ -76,8 +76,9 @@ class HeatMap(Widget, can_focus=True):
         self._per_cell = 0  # 0: as many as it takes to show everything
         self._first = 0
         self.cursor_page = 0
-        self._cursor_row = 0
+        self.cursor_row = 0
         self._cells: Cells = np.zeros((0, 0), np.uint8)
+        self._computed: tuple[object, ...] = ()
 
     @property
     def pages(self) -> PageMap | None:
@@ -95,7 +96,7 @@ class HeatMap(Widget, can_focus=True):
         self._pages = pages
         if pages is not None:
             self.cursor_page = min(self.cursor_page, max(pages.num_pages - 1, 0))
-            self._cursor_row = min(self._cursor_row, max(self.view.rows - 1, 0))
+            self.cursor_row = min(self.cursor_row, max(self.view.rows - 1, 0))
             self._keep_cursor()
         self._compute()
 
@@ -116,8 +117,10 @@ class HeatMap(Widget, can_focus=True):
         return zooms(self._pages.num_pages if self._pages else 1, max(self.size.width - _LABEL, 1))
 
     def _compute(self) -> None:
-        pages = self._pages
-        self._cells = np.zeros((0, 0), np.uint8) if pages is None else cells(pages, self.metric, self.view)
+        pages, key = self._pages, (self._pages, self.metric, self.view)
+        if key != self._computed:  # a cursor that moves within what is shown changes no cell
+            self._computed = key
+            self._cells = np.zeros((0, 0), np.uint8) if pages is None else cells(pages, self.metric, self.view)
         self.refresh()
 
     # Painting
@@ -136,7 +139,7 @@ class HeatMap(Widget, can_focus=True):
                 level = int(row[start])
                 segments.append(Segment(shapes[level] * (end - start), styles[level]))
         strip = Strip(segments).adjust_cell_length(width, self.rich_style)
-        if y == self._cursor_row and len(row):
+        if y == self.cursor_row and len(row):
             at = _LABEL + (self.cursor_page - self._first) // self.view.per_cell
             mark = Strip([Segment(_CURSOR, self.get_component_rich_style("heat-map--cursor"))])
             strip = Strip.join([strip.crop(0, at), mark, strip.crop(at + 1, width)])
@@ -153,21 +156,21 @@ class HeatMap(Widget, can_focus=True):
     # Moving
 
     def action_move(self, down: int, right: int) -> None:
-        self._go(self._cursor_row + down, self.cursor_page + right * self.view.per_cell)
+        self._go(self.cursor_row + down, self.cursor_page + right * self.view.per_cell)
 
     def action_jump(self, screens: int) -> None:
         view = self.view
-        self._go(self._cursor_row, self.cursor_page + screens * view.columns * view.per_cell)
+        self._go(self.cursor_row, self.cursor_page + screens * view.columns * view.per_cell)
 
     def action_edge(self, end: bool) -> None:
-        self._go(self._cursor_row, self._pages.num_pages - 1 if end and self._pages else 0)
+        self._go(self.cursor_row, self._pages.num_pages - 1 if end and self._pages else 0)
 
     def action_zoom(self, steps: int) -> None:
         """Fewer or more pages a cell; the cursor's page stays where it is."""
         all_steps = self._zooms()
         at = all_steps.index(self.view.per_cell) if self.view.per_cell in all_steps else len(all_steps) - 1
         self._per_cell = all_steps[min(max(at + steps, 0), len(all_steps) - 1)]
-        self._go(self._cursor_row, self.cursor_page)
+        self._go(self.cursor_row, self.cursor_page)
         self.post_message(self.Changed())
 
     def action_next_metric(self) -> None:
@@ -189,11 +192,11 @@ class HeatMap(Widget, can_focus=True):
     def _go(self, row: int, page: int) -> None:
         if self._pages is None or not self._pages.num_pages:
             return
-        self._cursor_row = min(max(row, 0), self.view.rows - 1)
+        self.cursor_row = min(max(row, 0), self.view.rows - 1)
         self.cursor_page = min(max(page, 0), self._pages.num_pages - 1)
         self._keep_cursor()
         self._compute()
-        layers = self.view.layers_of(self._cursor_row, self._pages.num_layers)
+        layers = self.view.layers_of(self.cursor_row, self._pages.num_layers)
         self.post_message(self.CursorMoved(self.cursor_page, layers))
 
     def _keep_cursor(self) -> None:
