@@ -11,6 +11,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -155,9 +156,10 @@ class CudaCapture:
         self._pool = torch.cuda.graph_pool_handle()
 
     def __call__(self, step: Step) -> tuple[Callable[[], None], Tensor]:
-        stream, current = torch.cuda.Stream(), torch.cuda.current_stream()
+        cuda: Any = torch.cuda
+        stream, current = cuda.Stream(), cuda.current_stream()
         stream.wait_stream(current)
-        with torch.cuda.stream(stream):
+        with cuda.stream(stream):
             step()  # compiles kernels, and lets libraries allocate what they keep
         current.wait_stream(stream)
         graph = torch.cuda.CUDAGraph()

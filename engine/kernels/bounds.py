@@ -121,7 +121,7 @@ def _encode_box(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
 
 def _step(highest: Tensor, origin: Tensor) -> Tensor:
     """The smallest step with which the highest code reaches `highest`."""
-    step = _half_above((highest - origin) / MOST)
+    step = _half_above((highest - origin) / MOST) + 0.0  # of zeros of both signs any may be the highest
     # The division has rounded, too.
     return torch.where(step * MOST + origin < highest, _next_half(step, torch.inf), step)
 

@@ -106,7 +106,7 @@ def _store_box(row: tensor, lower: tensor, upper: tensor, channel: tensor, there
 @jit
 def _step(highest: tensor, origin: tensor) -> tensor:
     """The smallest step with which the highest code reaches `highest`."""
-    step = _half_towards(_divided(highest - origin, 255.0), 1)
+    step = _half_towards(_divided(highest - origin, 255.0), 1) + 0.0
     # The division has rounded, too.
     return tl.where(step * 255.0 + origin < highest, _next_half(step.to(tl.float16), 1), step)
 

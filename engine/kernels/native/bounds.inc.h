@@ -22,9 +22,10 @@ INLINE uint16_t half_after(uint16_t half) {
     return half >> 15 == 0 ? half + 1 : half == 0x8000 ? 1 : half - 1;
 }
 
-/* The smallest step with which the highest code reaches `highest`. The division rounds, too. */
+/* The smallest step with which the highest code reaches `highest`. The division rounds, too. As in the origin there is
+   no negative zero: of zeros of both signs any may be the highest. */
 INLINE uint16_t find_step(float highest, float origin) {
-    const uint16_t step = half_beside((highest - origin) / 255.0f, true);
+    const uint16_t rounded = half_beside((highest - origin) / 255.0f, true), step = rounded == 0x8000 ? 0 : rounded;
     return half_value(step) * 255.0f + origin < highest ? half_after(step) : step;
 }
 

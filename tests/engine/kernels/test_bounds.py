@@ -73,6 +73,13 @@ def test_native_bounds_are_the_reference_to_the_bit(
     assert torch.equal(native_kernels.section_bounds(bounds, layout, ids), expected)
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_the_sign_of_zero_does_not_show(sign: float) -> None:
+    pages, layout = PageLayout(CODECS["f32"], 1, 4, 8), BoundsLayout(1, 4, 8)
+    bounds = page_bounds_torch(encode_pages_torch(torch.zeros(1, 2, 1, 4, 8) * sign, pages), pages, layout)
+    assert not bounds.any()
+
+
 def test_a_page_that_has_no_bounds_is_refused(native_kernels: Kernels) -> None:
     layout = BoundsLayout(1, 4, 8)
     with pytest.raises(ValueError, match="no row in the table"):
