@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,17 +20,6 @@ if TYPE_CHECKING:
 
 GOAL_MS = 50.0
 _LONGEST_WAIT_S = 2.0
-
-
-class _Watched(Protocol):
-    """What the bench uses of `watched_app`."""
-
-    painted: float
-    chat: Any
-    expect: Callable[[Callable[[], object]], None]
-    post_message: Callable[[Any], bool]
-    run_test: Callable[..., Any]
-    close_backend: Callable[[], None]
 
 
 @click.command()
@@ -63,7 +52,7 @@ def screen(model: str | None, tokens: int, table: int, keys: int, idle: int, as_
         click.echo(json.dumps({name: round(value, 2) for name, value in figures.items()}))
 
 
-def watched_app(open_backend: OpenBackend) -> _Watched:
+def watched_app(open_backend: OpenBackend) -> Any:
     """The program, which tells when a paint shows what was expected; Textual is imported only here."""
     from octavo.app.tui.app import OctavoApp
 
@@ -118,7 +107,7 @@ async def _idle(seconds: int) -> float:
     return 100 * (time.process_time() - used) / (time.perf_counter() - started)
 
 
-async def _begin_reading(app: _Watched, pilot: Pilot[None], tokens: int) -> None:
+async def _begin_reading(app: Any, pilot: Pilot[None], tokens: int) -> None:
     """Send text of about so many tokens, and wait until the engine reads it."""
     from importlib import resources
 
@@ -130,7 +119,7 @@ async def _begin_reading(app: _Watched, pilot: Pilot[None], tokens: int) -> None
     await until(pilot, lambda: app.chat.live_id is not None, "the answer")
 
 
-async def _press(app: _Watched, keys: list[str], count: int, state: Callable[[], object]) -> list[float]:
+async def _press(app: Any, keys: list[str], count: int, state: Callable[[], object]) -> list[float]:
     """Milliseconds from each key to the first paint of another `state`; keys that change nothing do not count."""
     from textual import events
 
@@ -149,7 +138,7 @@ async def _press(app: _Watched, keys: list[str], count: int, state: Callable[[],
     return times
 
 
-async def _heat_map(app: _Watched, pilot: Pilot[None], table: int, keys: int) -> dict[str, float]:
+async def _heat_map(app: Any, pilot: Pilot[None], table: int, keys: int) -> dict[str, float]:
     """The same in the panel, over a page map that no engine has."""
     from octavo.app.assistant.watch import Look, PagesShown
 

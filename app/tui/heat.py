@@ -74,12 +74,13 @@ def _values(pages: PageMap, metric: Metric, part: slice) -> NDArray[np.float64]:
     if metric == "tier":
         return pages.tier[:, part].astype(np.float64)
     if metric == "newest":
-        return pages.chosen[:, part] * float(LEVELS - 1)
+        return pages.chosen[:, part].astype(np.float64) * (LEVELS - 1)
     if metric == "precision":
         return np.full(pages.tier[:, part].shape, min((pages.key_bits + pages.value_bits) / 4, LEVELS - 1.0))
     if metric == "worth":
         most = max(float(pages.worth.max(initial=0)), 1e-9)
-        return pages.worth[:, part].astype(np.float64) * ((LEVELS - 1) / most)
+        worth: NDArray[np.float64] = pages.worth[:, part].astype(np.float64) * ((LEVELS - 1) / most)
+        return worth
     if metric == "selected":
         counts: NDArray[np.float64] = np.log2(1.0 + pages.selected[:, part])
         return counts * ((LEVELS - 1) / max(float(np.log2(1.0 + pages.selected.max(initial=0))), 1e-9))
