@@ -109,7 +109,7 @@ class Settings(BaseSettings):
     ram: _LimitField = "auto"
     disk: _LimitField = "auto"
     kv_codec: Literal["bf16", "k8v8", "k8v4", "k4v4"] = Field(
-        default="bf16", description='"bf16", "k8v8", "k8v4" or "k4v4"'
+        default="k8v4", description='"bf16", "k8v8", "k8v4" or "k4v4"'
     )
     context: int = Field(default=0, ge=0, le=100_000_000, description="tokens, or 0 for what the model was trained on")
     dense_limit: int = Field(

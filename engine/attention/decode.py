@@ -15,7 +15,7 @@ from octavo.engine.attention.plan import ReadingPlan
 from octavo.engine.attention.setup import AttentionSetup
 from octavo.engine.config import GROUP_PAGES
 from octavo.engine.kernels.paged_attention import AttentionState
-from octavo.engine.kv.pools import Ids
+from octavo.engine.kv.pools import DevicePool, Ids
 from octavo.engine.kv.sequence_pages import SequencePages
 
 
@@ -33,8 +33,7 @@ class DecodeAttention:
         self._setup, self._tiers, self._pool = setup, setup.tiers, pool
         self._state = _rows_of(state, 0, len(positions))
         self._rows = [
-            Row(position, pages, pool.page_size, setup.plan)
-            for position, pages in zip(positions, sequences, strict=True)
+            Row(position, pages, pool, setup.plan) for position, pages in zip(positions, sequences, strict=True)
         ]
         offsets = torch.tensor([position % pool.page_size for position in positions], dtype=torch.int32)
         self._offsets = offsets.to(pool.slab.device)
@@ -73,17 +72,25 @@ class DecodeAttention:
 
     def _read_row(self, layer: int, q: Tensor, row: Row, state: AttentionState) -> None:
         """All complete pages of one row, from wherever they are."""
+        if row.slots is not None:
+            self._tiers.counters.layer_reads += len(row.pages)
+            self._attend(q, row.slots[layer], row.distance_table, row.count, state, True)
+        else:
+            self._stream_row(layer, q, row, state)
+        if row.num_far:
+            chosen = self._select(layer, q, row, state)
+            slots = self._tiers.load_selected(layer, row.far[chosen])
+            self._attend_group(q, slots, row.distances_of(chosen), state, fresh=False)
+        self._foresee(layer + 1, row)
+
+    def _stream_row(self, layer: int, q: Tensor, row: Row, state: AttentionState) -> None:
+        """The pages that a row reads always, of which not all are on the device."""
         for first in range(0, max(1, len(row.pages)), GROUP_PAGES):
             group, following = slice(first, first + GROUP_PAGES), slice(first + GROUP_PAGES, first + 2 * GROUP_PAGES)
             slots = self._tiers.load(layer, row.pages[group])
             if len(row.pages[following]):
                 self._tiers.expect(layer, row.pages[following])
             self._attend_group(q, slots, row.distances[group], state, fresh=first == 0)
-        if row.num_far:
-            chosen = self._select(layer, q, row, state)
-            slots = self._tiers.load_selected(layer, row.far[chosen])
-            self._attend_group(q, slots, row.distances_of(chosen), state, fresh=False)
-        self._foresee(layer + 1, row)
 
     def _foresee(self, layer: int, row: Row) -> None:
         """What the next layer reads first: its pages in order, or probably those it chose for the last token."""
@@ -97,9 +104,7 @@ class DecodeAttention:
     def _select(self, layer: int, q: Tensor, row: Row, state: AttentionState) -> Ids:
         """Indices of the far pages that this layer reads for a row, by what its other pages gave already."""
         read = (state.highest + torch.log(state.total))[:, None]
-        chosen, counts = self._setup.select_far(
-            layer, q[:, None], row.sequence, [row.num_far], row.far_angles(q.device), read
-        )
+        chosen, counts = self._setup.select_far(layer, q[:, None], row.sequence, row.far_count, row.far_angles, read)
         indices: Ids = chosen[0, : int(counts[0])].cpu().numpy().astype(np.int64)
         row.sequence.selected[layer] = row.far[indices]
         row.sequence.count_reads(1 + indices)
@@ -125,22 +130,31 @@ class Row:
     """What one position reads: `pages` always, and what each layer selects of the `far` pages, if it `selects`.
 
     A dense position reads every page before it; any other the first page and its window, and the far ones lie between.
+    Where all of `pages` are on the device, `slots` int32 `[num_layers, 1, pages]` says where, with `distance_table`
+    and `count` beside it: they stay there for the step.
     """
 
-    def __init__(self, position: int, sequence: SequencePages, page_size: int, plan: ReadingPlan) -> None:
+    def __init__(self, position: int, sequence: SequencePages, pool: DevicePool, plan: ReadingPlan) -> None:
         ids: Ids = np.array(sequence.page_ids, dtype=np.int64)
-        distances: Ids = position - np.arange(len(ids)) * page_size
+        distances: Ids = position - np.arange(len(ids)) * pool.page_size
         self.selects = not plan.is_dense(position)
         first = plan.first_of_window(len(ids)) if self.selects else 1
         self._plan = plan
         self._is_past = self.selects and position >= plan.trained
-        self._window = position - first * page_size  # distance of its beginning
+        self._window = position - first * pool.page_size  # distance of its beginning
         if self._is_past:
             distances[:first] = plan.far_end + self._window if plan.closed_up else plan.far_distance
         self.sequence = sequence
         self.pages: Ids = np.concatenate((ids[:1], ids[first:]))
         self.distances: Ids = np.concatenate((distances[:1], distances[first:]))
         self.far, self._far_distances = ids[1:first], distances[1:first]
+        self.slots: Tensor | None = None
+        if self.selects and (pool.num_resident[self.pages] == pool.num_layers).all():
+            self.slots = pool.table(self.pages[None])
+            self.distance_table = _int32(self.distances, pool)[None]
+            self.count = _int32(np.array([len(self.pages)]), pool)
+        if self.far.size:
+            self.far_count, self.far_angles = _int32(np.array([self.num_far]), pool), self._angles(pool)
 
     @property
     def num_far(self) -> int:
@@ -152,14 +166,18 @@ class Row:
             return self._far_distances[chosen]
         return self._plan.far_end + self._window - self._plan.far_starts(len(chosen))[1:]
 
-    def far_angles(self, device: torch.device) -> Tensor:
+    def _angles(self, pool: DevicePool) -> Tensor:
         """Distances of the far pages as `select_pages` takes them: one for all, or each its own."""
         assert self.sequence.far is not None
         if self._is_past:
-            return torch.tensor([self._plan.far_distance], dtype=torch.int32, device=device)
-        distances = np.zeros((1, len(self.sequence.far.ids)), dtype=np.int32)
+            return _int32(np.array([self._plan.far_distance]), pool)
+        distances = np.zeros((1, len(self.sequence.far.ids)), dtype=np.int64)
         distances[0, : self.num_far] = self._far_distances
-        return torch.from_numpy(distances).to(device)
+        return _int32(distances, pool)
+
+
+def _int32(numbers: Ids, pool: DevicePool) -> Tensor:
+    return torch.from_numpy(numbers.astype(np.int32)).to(pool.slab.device)
 
 
 def _rows_of(state: AttentionState, first: int, end: int) -> AttentionState:

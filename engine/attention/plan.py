@@ -38,24 +38,26 @@ class ReadingPlan:
     def of(cls, spec: ModelSpec, config: EngineConfig) -> ReadingPlan:
         """Raises ContextTooLongError where the settings do not fit the model or each other."""
         attention, page = config.attention, config.page_size
-        trained = spec.context_length // page * page
+        trained, window_pages = spec.context_length // page * page, -(-attention.window // page)
+        closed_up = attention.far_positions == "closed up"
+        # The first page is read with the selected ones, and all of them in one group.
+        most_pages = GROUP_PAGES - 1
+        if closed_up:  # and they stand beside the window and the query's page within the trained length
+            most_pages = min(most_pages, trained // page - window_pages - 2)
         limit = trained if attention.dense_limit is None else min(attention.dense_limit // page * page, trained)
         plan = cls(
             page_size=page,
             is_sparse=(config.context or spec.context_length) > (spec.context_length if limit == trained else limit),
             dense_limit=limit,
             trained=trained,
-            window_pages=-(-attention.window // page),
-            # The first page is read with the selected ones, and all of them in one group.
-            floor_pages=max(1, min(attention.floor // page, GROUP_PAGES) - 1),
-            cap_pages=max(1, min(attention.cap // page, GROUP_PAGES) - 1),
+            window_pages=window_pages,
+            floor_pages=max(1, min(attention.floor // page - 1, most_pages)),
+            cap_pages=max(1, min(attention.cap // page - 1, most_pages)),
             mass_target=attention.mass_target,
-            far_distance=-(-attention.window // page) * page + page,
-            closed_up=attention.far_positions == "closed up",
+            far_distance=(window_pages + 1) * page,
+            closed_up=closed_up,
         )
         chunk, largest = config.prefill_chunk, spec.context_length - config.prefill_chunk - page
-        if plan.closed_up:
-            largest = min(largest, spec.context_length - (plan.cap_pages + 2) * page)
         if plan.is_sparse and not chunk <= attention.window <= largest:
             raise ContextTooLongError(
                 f"The attention window is {attention.window:,} tokens; with a prefill_chunk of {chunk:,} it must be "

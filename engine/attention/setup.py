@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from octavo.engine.attention.plan import ReadingPlan
@@ -27,9 +26,10 @@ class AttentionSetup:
         self._limits = SelectionLimits(plan.floor_pages, plan.cap_pages, plan.mass_target)
 
     def select_far(
-        self, layer: int, q: Tensor, sequence: SequencePages, num_far: list[int], distances: Tensor, read: Tensor
+        self, layer: int, q: Tensor, sequence: SequencePages, num_far: Tensor, distances: Tensor, read: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Which of its far pages the rows of one sequence read in a layer: see `select_pages_torch`."""
+        """Which of its far pages the rows of one sequence read in a layer, of `num_far` int32 [rows]: see
+        `select_pages_torch`."""
         bounds, far = self.tiers.bounds, sequence.far
         assert bounds is not None
         assert far is not None
@@ -39,7 +39,7 @@ class AttentionSetup:
             far.sections[layer],
             bounds.layout,
             far.ids,
-            torch.tensor(num_far, dtype=torch.int32, device=q.device),
+            num_far,
             distances,
             self.rope.cos,
             self.rope.sin,

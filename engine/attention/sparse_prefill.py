@@ -37,6 +37,7 @@ class SparsePrefillAttention(PrefillAttention):
         page_size, device = self._pool.page_size, self._pool.slab.device
         self._numbers = range(start // page_size, start // page_size + len(self._staging))  # of the query pages
         self._num_far = [plan.first_of_window(number) - 1 for number in self._numbers]
+        self._far_counts = torch.tensor(self._num_far, dtype=torch.int32, device=device)
         self._is_past = [number * page_size >= plan.trained for number in self._numbers]
         self._distances = self._far_distances(device)
         self._window_mask = self._mask_of_window(device)  # the same in every layer
@@ -94,7 +95,7 @@ class SparsePrefillAttention(PrefillAttention):
             pooled.append(queries.mean(dim=0))
             read.append(lse[:, rows].mean(dim=1))
         chosen, counts = self._setup.select_far(
-            layer, torch.stack(pooled)[:, None], self._pages, self._num_far, self._distances,
+            layer, torch.stack(pooled)[:, None], self._pages, self._far_counts, self._distances,
             torch.stack(read)[:, None].float(),
         )  # fmt: skip
         return chosen.cpu().numpy().astype(np.int64), counts.cpu().numpy().astype(np.int64)

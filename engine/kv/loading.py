@@ -38,6 +38,7 @@ class Loader:
         self._device = device
         self._host = host
         self._space = space
+        self._selected: list[Ids] = []  # keys that were selected in this step and not counted yet
         pool, boxes = residency.device, residency.bounds.layout if residency.bounds is not None else None
         self._num_records = num_records(pool.layout, pool.num_layers, boxes)
         self._reader = (
@@ -108,8 +109,10 @@ class Loader:
     def load_selected(self, layer: int, pages: Ids) -> Ids:
         """`load` for pages that this layer chose: they stay on the device as far as they are worth it."""
         pool = self._residency.device
-        self._residency.slot_policy.touch(pool.key(layer, pages))
+        self._selected.append(pool.key(layer, pages))
         missing = pages[pool.slots[layer, pages] == NOWHERE]
+        if missing.size or layer == pool.num_layers - 1:
+            self._touch_selected()
         if missing.size:
             self._residency.in_step[pages] = True  # one of them must not push out another
             staying = missing[: self._device.make_room(len(missing))]
@@ -118,6 +121,15 @@ class Loader:
                 with self._device.filling(np.full(len(staying), layer), staying) as slots:
                     self._read_layer(layer, staying, slots)
         return self.load(layer, pages)
+
+    def begin_step(self) -> None:
+        """What the last step selected and did not come to count may be gone by now."""
+        self._selected.clear()
+
+    def _touch_selected(self) -> None:
+        """Count what was selected, many layers at a time: it costs the same for all as for one."""
+        self._residency.slot_policy.touch(np.concatenate(self._selected))
+        self._selected.clear()
 
     def expect(self, layer: int, pages: Ids) -> None:
         """Start reading from the store what the next `load` of a layer will probably ask for."""

@@ -71,6 +71,7 @@ class Tiers:
         """
         self._rows.collect()
         self._residency.begin_step(pages)
+        self._loader.begin_step()
         self._loader.promote(pages)
 
     def load(self, layer: int, pages: Ids) -> Ids:

@@ -27,7 +27,7 @@ GAMER = replace(PC, gpu_free=12_000_000_000, gpu_name="RTX 4070")
 
 
 def resolve(machine: Machine = PC, device: str = "cpu", context: int = CONTEXT, **settings: Any) -> Budgets:
-    return resolve_budgets(Settings(**settings), LLAMA_8B, WEIGHTS, context, device, machine)
+    return resolve_budgets(Settings(**{"kv_codec": "bf16", **settings}), LLAMA_8B, WEIGHTS, context, device, machine)
 
 
 def whole(context: int = CONTEXT, codec: str = "bf16") -> int:
@@ -60,10 +60,12 @@ def test_a_context_past_the_trained_one_counts_the_bounds_of_its_pages() -> None
     128 bytes and four numbers for 16 pages; both in units of 64 bytes."""
     trained, context = 131_072, 1_000_000
     sizes = LLAMA_8B, WEIGHTS, context, "cpu", PC
-    budgets = resolve_budgets(Settings(), *sizes, trained=trained)
+    budgets = resolve_budgets(Settings(kv_codec="bf16"), *sizes, trained=trained)
     pages, sections = 31_250, 1954
     assert budgets.workspace == workspace_bytes(LLAMA_8B, trained) + 32 * (pages * 33 * 64 + sections * 49 * 64)
-    assert resolve_budgets(Settings(), LLAMA_8B, WEIGHTS, trained, "cpu", PC, trained=trained) == resolve()
+    assert (
+        resolve_budgets(Settings(kv_codec="bf16"), LLAMA_8B, WEIGHTS, trained, "cpu", PC, trained=trained) == resolve()
+    )
 
 
 def test_a_cpu_without_memory_still_gets_the_smallest_engine() -> None:
@@ -138,7 +140,7 @@ def test_what_cannot_run_is_refused_with_the_numbers(device: str, tmp_path: Path
 
     assert resolve(GAMER, device, vram=f"{least}B").kv_tokens == 32, "one page, and no byte to spare"
     paths = Paths(*[tmp_path] * 4)
-    settings = load_settings({"vram": f"{least - 1}B"}, environ={}, cwd=tmp_path, paths=paths)
+    settings = load_settings({"vram": f"{least - 1}B", "kv_codec": "bf16"}, environ={}, cwd=tmp_path, paths=paths)
     with pytest.raises(SettingsError) as caught:
         resolve_budgets(settings, LLAMA_8B, WEIGHTS, CONTEXT, device, GAMER)
     message = str(caught.value)

@@ -52,7 +52,7 @@ def test_defaults(places: Places) -> None:
     settings = places.load()
 
     assert (settings.model, settings.offline, settings.device, settings.threads) == (None, False, "auto", 0)
-    assert (settings.page_size, settings.prefill_chunk, settings.kv_codec) == (32, 512, "bf16")
+    assert (settings.page_size, settings.prefill_chunk, settings.kv_codec) == (32, 512, "k8v4")
     assert (settings.vram, settings.ram, settings.disk) == ("auto", "auto", "auto")
     assert settings.generation.policy() == GenerationPolicy()
     assert settings.sources == {}

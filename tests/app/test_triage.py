@@ -36,7 +36,8 @@ def answer(conversation_id, tokens):
 
 
 def test_steps_come_in_order_with_figures_of_this_machine():
-    case = Case(Settings(), MODEL, "cpu", [answer("long", 4000), answer("short", 90), answer("long", 10)])
+    answers = [answer("long", 4000), answer("short", 90), answer("long", 10)]
+    case = Case(Settings(kv_codec="bf16"), MODEL, "cpu", answers)
     steps = examine_memory(case)
     assert [step.title.split(",")[0] for step in steps] == [
         "Tokens of each conversation", "The KV cache", "Weights", "Queue and evictions", "Reserved output",

@@ -25,7 +25,9 @@ def test_the_document(octavo: Callable[..., Any], monkeypatch: pytest.MonkeyPatc
     assert result.code == 0, result.err
     document = json.loads(result.out.splitlines()[-1])
     assert document["nli"] is None
-    assert {"false_supersede", "conflict_recall", "verdicts", "check_ms_p95", "check_cpu_ms_p95"} <= set(document["rules"])
+    assert {"false_supersede", "conflict_recall", "verdicts", "check_ms_p95", "check_cpu_ms_p95"} <= set(
+        document["rules"]
+    )
     assert set(document["rules"]["verdicts"]) == {"duplicate", "update", "contradiction", "tension", "compatible"}
     assert document["rules"]["sets"]["generated"]["pairs"] == len(few)
     assert document["replay"] == {
