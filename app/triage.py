@@ -117,7 +117,8 @@ def _kv(case: Case) -> Step:
         )
         if engine.rows.total:
             findings.append(f"In RAM below it: {human_size(engine.rows.occupied)} of {human_size(engine.rows.total)}.")
-    return Step("The KV cache, by formula and measured", tuple(findings), "Lower kv_codec (k8v4), or context.")
+    first = "Lower context." if settings.kv_codec in ("k8v4", "k4v4") else "Lower kv_codec (k8v4), or context."
+    return Step("The KV cache, by formula and measured", tuple(findings), first)
 
 
 def _weights(case: Case) -> Step:

@@ -207,7 +207,7 @@ def _ask_in(
     assert end is not None, "what goes wrong is raised"
     answer, message = end
     from_documents = message.record.get(RECORD, {})
-    how: dict[str, Any] = {"usage": {}} if answer is None else answer.record()
+    how: dict[str, Any] = {"usage": {}, "finish_reason": "stop"} if answer is None else answer.record()
     ids = {"conversation": message.conversation_id, "message": message.id}
     memories = {"memories": message.record.get("memories")}
     return answer, {"text": message.text, "model": message.model, **from_documents, **how, **ids, **memories}

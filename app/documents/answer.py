@@ -51,7 +51,7 @@ class DocumentAnswer:
 
     def as_json(self) -> dict[str, Any]:
         """The answer as `octavo ask --doc --json` prints it, next to what it prints of any answer."""
-        usage = {"usage": {}} if self.answer is None else self.answer.record()
+        usage = {"usage": {}, "finish_reason": "stop"} if self.answer is None else self.answer.record()
         return {"text": self.text, **self.record(), "stage_seconds": self.seconds, **usage}
 
     def record(self) -> dict[str, Any]:

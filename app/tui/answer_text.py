@@ -31,7 +31,12 @@ def answer_content(message: StoredMessage, texts: Mapping[int, str], remembered:
 
 
 def chosen_pages(message: StoredMessage) -> tuple[int, ...]:
-    """The pages of its prompt that were chosen most often, whose texts are worth asking for."""
+    """The pages of its prompt that were chosen most often, whose texts are worth asking for.
+
+    None of an answer from documents: its prompt is not the conversation's, and its record has their places.
+    """
+    if message.record.get("documents"):
+        return ()
     chosen = (message.record.get("pages") or {}).get("chosen") or ()
     return tuple(int(place) for place, _ in chosen[:SHOWN_PAGES])
 
@@ -78,9 +83,9 @@ def _citations(record: Mapping[str, Any]) -> Content:
         lines.append(f"[{citation.get('id')}]{page}: “{one_line(str(citation.get('quote', '')), 120)}”")
     lines += [f"not borne out: {one_line(str(sentence))}" for sentence in found.get("unsupported") or ()]
     for row in found.get("ledger") or ():
-        if row.get("decision") != "used":
+        if row.get("decision") == "left out":
             name = f"{row.get('document', '')} {row.get('start', '')}-{row.get('end', '')}"
-            lines.append(f"passage left out: {one_line(name)}, {row.get('reason', row.get('decision', ''))}")
+            lines.append(f"passage left out: {one_line(name)}, {row.get('reason', '')}")
     return _section("Citations and evidence", lines)
 
 

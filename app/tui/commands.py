@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SlashCommand:
-    """One command. `action` is the method of the chat screen: `command_<action>(argument)`."""
+    """One command, which the chat screen's method `command_<name>(argument)` runs.
+
+    An `argument` in brackets may be left out.
+    """
 
     name: str
     help: str
@@ -17,6 +20,10 @@ class SlashCommand:
     @property
     def usage(self) -> str:
         return f"/{self.name} {self.argument}".rstrip()
+
+    @property
+    def needs_argument(self) -> bool:
+        return bool(self.argument) and not self.argument.startswith("[")
 
 
 COMMANDS = (

@@ -50,10 +50,11 @@ class Answering(Managing):
         """Ask in a conversation, in whichever one is on the screen; None begins one."""
         assert self.backend is not None
         self._begin()
+        begins = conversation_id == self.conversation_id and self.is_unasked
         if conversation_id == self.conversation_id:
             await self._show_unsaved(text)
         if conversation_id is not None:
-            self.backend.engine.turn(conversation_id, text)
+            self.backend.engine.turn(conversation_id, text, system=self._take_system() if begins else None)
             return
         self.in_thread(self.store.create, lambda conversation: self._ask_in_new(conversation, text), self._ended_by)
 
@@ -62,8 +63,11 @@ class Answering(Managing):
         self.waiting.created(conversation.id)
         if self.conversation_id is None:
             self.enter(conversation.id)
+        self.backend.engine.turn(conversation.id, text, system=self._take_system())
+
+    def _take_system(self) -> str | None:
         system, self.new_system = self.new_system, None
-        self.backend.engine.turn(conversation.id, text, system=system)
+        return system
 
     async def _ask_next(self) -> None:
         """Send the message that waited longest."""

@@ -44,7 +44,7 @@ class ScreenBase(Screen[None]):
         self.live_conversation: str | None = None
         self.live_text = ""
         self.editing_id: str | None = None
-        self.new_system: str | None = None  # the system prompt for the conversation that begins next
+        self.new_system: str | None = None  # the system prompt for the conversation whose first message comes next
         self.budgets: tuple[str, ...] = ()  # of the model that is loaded, in sentences
         self.figures: Status | None = None  # the engine's last
         self.reading: Reading | None = None  # the gauge's last
@@ -58,6 +58,11 @@ class ScreenBase(Screen[None]):
         self.conversation_id = conversation_id
         if self.backend is not None:
             self.backend.engine.watch.open(conversation_id)
+
+    @property
+    def is_unasked(self) -> bool:
+        """True while the conversation on the screen has no message; it may have documents already."""
+        return self.conversation_id is None or not self.transcript.parts
 
     def start_gauge(self) -> None:
         """Show what memory holds from now on; only once the backend is open."""

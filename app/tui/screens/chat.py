@@ -47,7 +47,7 @@ class ChatScreen(Commanding):
         Binding("escape", "stop", "Stop", show=False),
         Binding("f1", "help", "Help"),
         Binding("question_mark", "help", show=False),
-        Binding("f2", "inspect", "Memory", show=False),
+        Binding("f2", "inspect", "Inspect", show=False),
         Binding("f3", "search", "Search", show=False),
         Binding("f4", "models", "Model", show=False),
         Binding("f8", "rename", "Rename", show=False),

@@ -25,7 +25,11 @@ class Commanding(Documenting):
 
     async def take_command(self, command: SlashCommand) -> None:
         """Run it, or put it into the input where it takes an argument that was not given and must be."""
-        await self.run_command(f"/{command.name}")
+        if command.needs_argument:
+            self.prompt.set_text(f"/{command.name} ")
+            self.prompt.focus()
+        else:
+            await self.run_command(f"/{command.name}")
 
     async def run_command(self, text: str) -> None:
         found = commands.parse(text)
@@ -147,18 +151,21 @@ class Commanding(Documenting):
         await self.show_new()
 
     def action_stop(self) -> None:
-        """Esc: stop the answer, else leave what one is in, else back to the input."""
+        """Esc: stop the answer or the adding of files, else leave what one is in, else back to the input; there it
+        stops the reading in the background."""
         if self.completions.display:
             self.completions.offer([])
             self.prompt.is_completing = False
-        elif self.stop() or self.stop_documents():
+        elif self.stop() or self.stop_adding():
             return
         elif self.editing_id is not None:
             self.stop_editing()
         elif self.has_class("-narrow") and self.sidebar.display:
             self.show_sidebar(False)
-        else:
+        elif not self.prompt.has_focus:
             self.prompt.focus()
+        else:
+            self.stop_reading()
 
     async def action_regenerate(self) -> None:
         last = self.transcript.parts[-1].message if self.transcript.parts else None

@@ -162,17 +162,18 @@ class Documenting(Remembering):
 
         self.in_thread(lambda: change(backend.shelf, conversation_id), changed)
 
-    def stop_documents(self) -> bool:
-        """Esc: stop adding files, or else reading in the background; False if there is nothing to stop."""
-        if self.backend is None:
+    def stop_adding(self) -> bool:
+        """Stop adding files; False if none were being added."""
+        index = self.backend.index if self.backend is not None else None
+        if index is None or not index.cancel():
             return False
-        if self.backend.index is not None and self.backend.index.cancel():
-            self.documents_bar.change(work="Stopping…")
-            return True
-        if self.backend.engine.reader.stop():
+        self.documents_bar.change(work="Stopping…")
+        return True
+
+    def stop_reading(self) -> None:
+        """Stop reading in the background, if that goes on."""
+        if self.backend is not None and self.backend.engine.reader.stop():
             self.documents_bar.change(reading="reading stopped until the conversation is opened again")
-            return True
-        return False
 
     # What the threads tell
 

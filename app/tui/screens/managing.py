@@ -149,7 +149,7 @@ class Managing(ScreenBase):
             )
 
         conversation_id = self.conversation_id
-        if conversation_id is None:
+        if conversation_id is None or self.is_unasked:
             ask(default if self.new_system is None else self.new_system)
         else:
             self.in_thread(lambda: system_of(store.path(conversation_id), default), ask)
@@ -159,7 +159,7 @@ class Managing(ScreenBase):
         from octavo.app.assistant.history import set_system
 
         conversation_id = self.conversation_id
-        if conversation_id is None:
+        if conversation_id is None or self.is_unasked:
             self.new_system = text
             self.tell("The conversation will begin with this system prompt.")
         else:

@@ -141,7 +141,9 @@ class Remembering(Answering):
             if self.app.screen is self:
                 self.app.clear_notifications()  # they would lie over the alarm
             else:
-                self.tell("Something you said does not fit what is remembered; F6 shows it.", severity="warning")
+                self.tell(
+                    "Something you said does not fit what is remembered; in the chat F6 shows it.", severity="warning"
+                )
         added = [outcome for outcome in new if outcome.correction is not None and outcome.correction.kind == "add"]
         if added:
             self.tell(f"Remembered: {_quoted(added)} (F7 takes it back){_unread(added)}")

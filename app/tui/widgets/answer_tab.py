@@ -41,7 +41,7 @@ class AnswerTab(InspectionTab):
         if conversation_id is None:
             self.query_one("#answer-text", Static).update("No conversation is open.")
             return
-        self.chat.in_thread(lambda: store.path(conversation_id), self._list, group="answers")
+        self.in_thread(lambda: store.path(conversation_id), self._list, group="answers")
 
     def _list(self, path: list[StoredMessage]) -> None:
         options = self.query_one("#answers", OptionList)
@@ -76,7 +76,7 @@ class AnswerTab(InspectionTab):
         if memory is not None:
             from octavo.app.tui.memory_rows import used_rows
 
-            self.chat.in_thread(lambda: used_rows(memory, message), self._with_memories, group="answer-memories")
+            self.in_thread(lambda: used_rows(memory, message), self._with_memories, group="answer-memories")
         self._show()
 
     def _with_memories(self, found: tuple[list, list[str]]) -> None:  # type: ignore[type-arg]

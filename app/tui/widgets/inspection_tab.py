@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from textual.containers import Vertical
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class InspectionTab(Vertical):
-    """Looks at what `chat` has open. Whatever reads a disk does so in a thread, by `chat.in_thread`."""
+    """Looks at what `chat` has open. Whatever reads a disk does so in a thread, by `in_thread`."""
 
     def __init__(self, chat: ChatScreen) -> None:
         super().__init__()
@@ -28,6 +29,25 @@ class InspectionTab(Vertical):
     def is_shown(self) -> bool:
         """Whether this is the tab that is looked at."""
         return self.is_attached and self.region.height > 0
+
+    def in_thread(
+        self,
+        function: Callable[[], Any],
+        then: Callable[[Any], Any],
+        otherwise: Callable[[Exception], Any] | None = None,
+        *,
+        group: str = "default",
+    ) -> None:
+        """As the chat's; what comes once the panel is left is shown to nobody, but an error is told."""
+
+        def shown(result: Any) -> None:
+            if self.is_attached:
+                then(result)
+
+        def failed(error: Exception) -> None:
+            (otherwise if otherwise is not None and self.is_attached else self.chat.show_error)(error)
+
+        self.chat.in_thread(function, shown, failed, group=group)
 
     def activate(self) -> None:
         """The tab is shown now: look again, and take the focus."""

@@ -75,7 +75,7 @@ class MemoryTab(InspectionTab):
         if keeper is None:
             self.query_one("#memory-text", Static).update("There is no memory in this process.")
             return
-        self.chat.in_thread(lambda: read_items(keeper, words), self._show, group="memory-tab")
+        self.in_thread(lambda: read_items(keeper, words), self._show, group="memory-tab")
 
     @on(Input.Changed, "#memory-search")
     def _search(self, event: Input.Changed) -> None:
@@ -128,14 +128,14 @@ class MemoryTab(InspectionTab):
 
         def confirmed(yes: bool | None) -> None:
             if yes:
-                self.chat.in_thread(lambda: keeper.forget(item.key), lambda _: self.look())
+                self.in_thread(lambda: keeper.forget(item.key), lambda _: self.look())
 
         self.app.push_screen(Confirm("Forget this memory for good?", item.text, yes="Forget"), confirmed)
 
     def action_undo(self) -> None:
         item, keeper = self._item, self.keeper
         if item is not None and item.kind == "line" and keeper is not None:
-            self.chat.in_thread(lambda: keeper.undo(int(item.key)), lambda _: self.look())
+            self.in_thread(lambda: keeper.undo(int(item.key)), lambda _: self.look())
 
     def action_decide(self, keep: str) -> None:
         item, keeper = self._item, self.keeper
@@ -143,7 +143,7 @@ class MemoryTab(InspectionTab):
             return
         from octavo.app.memory.deciding import decide
 
-        self.chat.in_thread(lambda: decide(keeper, item.key, keep), lambda _: self.look())
+        self.in_thread(lambda: decide(keeper, item.key, keep), lambda _: self.look())
 
 
 _HEADINGS = {"memory": "Remembered", "conflict": "Conflicts", "line": "Log of corrections"}

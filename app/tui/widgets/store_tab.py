@@ -58,7 +58,7 @@ class StoreTab(InspectionTab):
     def look(self) -> None:
         """Read the store again, in a thread."""
         backend = self.backend
-        self.chat.in_thread(lambda: read_store(backend), self._show, self._failed, group="store")
+        self.in_thread(lambda: read_store(backend), self._show, self._failed, group="store")
 
     def _failed(self, error: Exception) -> None:
         self.query_one("#store-facts", Static).update(f"The page store cannot be read: {error}")

@@ -42,7 +42,7 @@ class TimingsTab(InspectionTab):
     def activate(self) -> None:
         self.query_one("#timings-scroll").focus()
         store = self.backend.conversations
-        self.chat.in_thread(lambda: store.newest_answers(_MOST), self._show, group="timings")
+        self.in_thread(lambda: store.newest_answers(_MOST), self._show, group="timings")
 
     def _show(self, answers: list[StoredMessage]) -> None:
         timed = [message for message in reversed(answers) if message.record.get("timings")]

@@ -36,7 +36,7 @@ class TriageTab(InspectionTab):
             answers = backend.conversations.newest_answers()
             return examine_memory(Case(settings, model, device, answers, snapshot))
 
-        self.chat.in_thread(look, self._show, self._failed, group="triage")
+        self.in_thread(look, self._show, self._failed, group="triage")
 
     def _show(self, steps: list[Step]) -> None:
         lines: list[Content] = []

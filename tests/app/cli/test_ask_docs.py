@@ -106,6 +106,14 @@ def test_refusal_comes_before_generation_and_shows_what_is_nearest(ask: Callable
     assert assistant.prompts == []
 
 
+def test_a_refusal_has_an_ending_like_any_answer(ask: Callable[..., Any], octavo: Callable[..., Any]) -> None:
+    result = ask(Scripted(), "Why is the sky blue?", "--json", "--trace", "trace.jsonl")
+    assert json.loads(result.out)["finish_reason"] == "stop"
+    ask(Scripted(), "Why is the sky blue?", "--conversation", "new", "--trace", "trace.jsonl")
+    summary = json.loads(octavo("stats", "trace.jsonl", "--json").out)
+    assert summary["finish_reasons"] == {"stop": 2}
+
+
 def test_read_mode_puts_the_document_first_and_owns_its_pages(ask: Callable[..., Any]) -> None:
     assistant = Scripted("The garden has 4 trees [C2].", "The rent is 1,250 euros a month.")
     first = json.loads(ask(assistant, "How many trees has the garden?", "--json").out)

@@ -58,7 +58,8 @@ def fake_peer(monkeypatch: pytest.MonkeyPatch) -> type[FakePeer]:
 
 
 def test_rows_say_speed_bytes_and_share(octavo: Callable[..., Any]) -> None:
-    result = octavo("bench", "decode", "--random-weights", "135m", "--context", "40", "70", "--tokens", "3", "--json")
+    flags = ("--context", "40", "70", "--tokens", "3", "--kv-codec", "bf16")
+    result = octavo("bench", "decode", "--random-weights", "135m", *flags, "--json")
 
     assert (result.code, result.err) == (0, "")
     document = json.loads(result.out.splitlines()[-1])

@@ -73,7 +73,7 @@ def test_verify_tells_damage_and_gc_removes_it(octavo: Callable[..., Any], folde
     assert json.loads(octavo("store", "gc", "--json").out) == {"damaged": 1, "freed": 0}
 
     result = octavo("store", "verify")
-    assert (result.code, result.out) == (0, "4 pages, 49.2 kB; clean.\n")
+    assert (result.code, result.out) == (0, "4 pages, 32.8 kB; clean.\n")
 
 
 def test_clear_asks_and_removes_everything(octavo: Callable[..., Any], folder: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from octavo.app.assistant.chat import AnswerDone, AnswerStarted
+from octavo.app.assistant.history import system_of
 from octavo.app.tui.dropped import dropped_paths
 from octavo.app.tui.screens.documents import DocumentsScreen
 from octavo.app.tui.screens.evidence import EvidenceScreen
@@ -72,6 +73,42 @@ async def test_open_begins_a_conversation_named_after_the_document(start: Start,
         await running.settle()
         assert "▤" not in running.text()
         assert document.outcome == "ok"
+
+
+@pytest.mark.parametrize("first", ["/open", "/system"])
+async def test_a_system_prompt_meets_a_document(start: Start, lease: Path, first: str) -> None:
+    """Both begin a conversation, in either order, and its first message has the system prompt."""
+    async with start() as running:
+        commands = [f"/open {lease}", "/system Be brief."]
+        for command in commands if first == "/open" else commands[::-1]:
+            await running.screen.run_command(command)
+            await running.settle()
+        await opened(running, "my lease.md")
+        await running.send("How high is the rent?")
+        path = running.conversations.path(running.screen.conversation_id)
+        assert system_of(path, "default") == "Be brief."
+        await running.screen.action_new()
+        await running.send("Hello")
+        path = running.conversations.path(running.screen.conversation_id)
+        assert system_of(path, "default") == "default"
+
+
+async def test_esc_leaves_what_one_is_in_before_it_stops_the_reading(
+    start: Start, lease: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stops: list[bool] = []
+    async with start() as running:
+        monkeypatch.setattr(running.engine.reader, "stop", lambda: stops.append(True) or True)
+        await running.send("Hello")
+        running.screen.transcript.entries[-1].focus()
+        await running.pilot.press("escape")
+        assert running.screen.prompt.has_focus
+        await running.pilot.press("ctrl+e", "escape")
+        assert running.screen.editing_id is None
+        assert stops == []
+        await running.pilot.press("escape")
+        assert stops == [True]
+        assert "reading stopped" in running.text()
 
 
 async def test_a_dropped_file_asks_first(start: Start, lease: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from octavo.app.assistant.watch import Look, PagesShown
 from octavo.app.memory.service import ChatMemory
-from octavo.app.tui.answer_text import answer_content
+from octavo.app.tui.answer_text import answer_content, chosen_pages
 from octavo.app.tui.plots import parts_bar, sparkline
 from octavo.app.tui.widgets.timings_tab import timings_content
 from octavo.engine.inspection import PageDetail, PageMap
@@ -219,6 +219,54 @@ def test_an_answer_without_a_record_is_told_so():
     dense = replace(message, record={**RECORD, "pages": {**RECORD["pages"], "dense": True}})
     assert "Every page was read for every token." in answer_content(dense, {}, [], 60).plain
     assert timings_content([], 80).plain == "No answer was timed yet."
+
+
+@pytest.mark.parametrize("tab", range(1, 7))
+async def test_what_comes_after_the_panel_was_left_is_shown_to_nobody(start, answered, database, conversations, tab):
+    async with start() as run:
+        run.screen.backend.memory = ChatMemory(database, conversations, Paths.from_environment(), "off")
+        threads = []
+        run.screen.open_conversation(answered)
+        await run.wait(lambda: run.screen.conversation_id == answered, "the conversation")
+        await run.settle()
+        run.screen.in_thread = lambda function, then, otherwise=None, **_: threads.append((function, then, otherwise))
+        await run.pilot.press("f2")
+        await run.wait(lambda: run.screen.inspecting is not None and run.app.screen is run.screen.inspecting, "it")
+        await run.pilot.press(str(tab))
+        await run.wait(lambda: run.screen.inspecting.active.is_shown)
+        await run.settle()
+        assert threads or tab == 1  # the engine's thread tells of pages
+        await run.pilot.press("escape")
+        await run.wait(lambda: run.app.screen is run.screen)
+        for function, then, otherwise in threads:
+            then(function())
+            if otherwise is not None:
+                otherwise(RuntimeError("the disk"))
+        await run.settle()
+        assert run.app.screen is run.screen
+
+
+def test_the_text_of_pages_is_asked_for_where_the_prompt_is_the_conversations():
+    from octavo.storage.records import StoredMessage
+
+    message = StoredMessage("m", "c", None, "assistant", "Hi", "complete", "", (), "m", RECORD)
+    assert chosen_pages(message) == (5, 17)
+    assert chosen_pages(replace(message, record={**RECORD, "documents": {"ledger": []}})) == ()
+
+
+def test_only_passages_that_were_left_out_are_said_to_be():
+    from octavo.storage.records import StoredMessage
+
+    ledger = [
+        {"document": f"{decision}.md", "start": 0, "end": 9, "decision": decision, "reason": "a reason"}
+        for decision in ("chosen", "trimmed", "read", "left out")
+    ]
+    message = StoredMessage(
+        "m", "c", None, "assistant", "Hi", "complete", "", (), "m", {"documents": {"ledger": ledger}}
+    )
+    shown = answer_content(message, {}, [], 60).plain
+    assert "passage left out: left out.md 0-9, a reason" in shown
+    assert shown.count("passage left out") == 1
 
 
 def test_plots():

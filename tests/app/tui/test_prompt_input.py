@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from textual import events
 
+from octavo.app.tui import commands
+
 
 async def test_enter_sends_and_ctrl_j_breaks_the_line(start):
     async with start() as run:
@@ -62,6 +64,16 @@ async def test_commands_are_offered_and_taken(start):
         assert run.screen.prompt.text == "/edit "
         assert not run.screen.completions.display
         await run.pilot.press("escape")
+
+
+async def test_a_command_that_needs_an_argument_waits_for_it(start):
+    async with start() as run:
+        for command in commands.COMMANDS:
+            run.screen.prompt.set_text("")
+            if command.needs_argument:
+                await run.pilot.press("slash", *command.name, "enter")
+                assert run.screen.prompt.text == f"/{command.name} "
+        assert [command.name for command in commands.COMMANDS if command.needs_argument] == ["remember"]
 
 
 async def test_a_command_is_chosen_with_enter_or_a_click(start):
