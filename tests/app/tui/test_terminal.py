@@ -103,7 +103,7 @@ def test_sigtstp_gives_the_terminal_back_and_fg_paints_again(terminal):
     terminal.seen = b""
     os.kill(terminal.pid, signal.SIGCONT)
     terminal.read_until(ENTER_ALTERNATE)
-    for everywhere in (b"Commands ^P", b"sk anything", b"qwen2.5-coder-0.5b"):  # the cursor stands on the A
+    for everywhere in (b"Commands ^P", b"Later (Esc)", b"pages/s", b"qwen2.5-coder-0.5b"):
         terminal.read_until(everywhere)
     os.kill(terminal.pid, signal.SIGTERM)
     assert terminal.wait() == 128 + signal.SIGTERM
