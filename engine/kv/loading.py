@@ -114,9 +114,11 @@ class Loader:
         if missing.size or layer == pool.num_layers - 1:
             self._touch_selected()
         if missing.size:
-            self._residency.in_step[pages] = True  # one of them must not push out another
+            in_step = self._residency.in_step
+            before = in_step[pages]
+            in_step[pages] = True  # one of them must not push out another
             staying = missing[: self._device.make_room(len(missing))]
-            self._residency.in_step[pages] = False
+            in_step[pages] = before  # another sequence may read one of them always
             if staying.size:
                 with self._device.filling(np.full(len(staying), layer), staying) as slots:
                     self._read_layer(layer, staying, slots)

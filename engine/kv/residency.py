@@ -37,8 +37,8 @@ class TierCounters:
 class Residency:
     """The places of every page of `table`.
 
-    `in_step` bool `[capacity]` are pages that a running step reads or fills: they do not push each other out. A page
-    that a layer selects is not among them any more; what it is worth decides.
+    `in_step` bool `[capacity]` are pages that a running step certainly reads, or fills: they stay where they are. Pages
+    that a layer selects are among them only while they are brought up; then what they are worth decides.
     `stored` bool `[capacity]` are pages that the store has. `being_written` are pages whose rows the writer reads
     from; such a page is complete, is on no disk yet, and is not discarded before the writer is done with it.
     What is known of reads outlives the places: `slot_policy` of layers of pages by `DevicePool.key`, `page_policy`

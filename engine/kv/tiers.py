@@ -65,7 +65,7 @@ class Tiers:
     # What a step reads
 
     def begin_step(self, pages: Ids) -> None:
-        """Bring up as many of `pages` as the device holds; they stay until the next step, or until they are selected.
+        """Bring up as many of `pages` as the device holds; they stay until the next step.
 
         Raises PageLostError.
         """

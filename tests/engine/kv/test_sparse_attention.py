@@ -11,6 +11,7 @@ import torch
 
 from octavo.engine.attention.plan import ReadingPlan
 from octavo.engine.config import AttentionConfig, EngineConfig, GenerationPolicy
+from octavo.engine.kv.eviction import Keys, TwoFactor
 from octavo.engine.weights.checkpoint import open_checkpoint
 from octavo.storage.pages import open_store
 
@@ -99,6 +100,36 @@ def test_logits_are_bit_identical_under_every_budget(
         found = engine.answer(PROMPT)
         assert torch.equal(found.logits, everything.logits), budget
         engine.settle()
+
+
+def test_what_one_selects_does_not_push_out_what_another_reads_always(
+    tiered: Callable[..., Any],
+    folders: Callable[[str], Path],
+    memory_store: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of sequences with one beginning, pages far from the one are in the window of another; whatever gives way."""
+
+    def any_victims(policy: TwoFactor, candidates: Keys, count: int) -> Keys:
+        return np.random.default_rng(len(candidates)).permutation(candidates)[:count]
+
+    monkeypatch.setattr(TwoFactor, "victims", any_victims)
+    engine = tiered(folder=folders("qwen2"), attention=FEW, context=2048, store=memory_store(), device_pages=24)
+    engine.answer(PROMPT)
+    engine.settle()
+    cache = engine.engine.cache
+    opened = cache.open(PROMPT, "test")
+    window = np.array(opened.page_ids[40:50])
+    others = np.array(opened.page_ids[60:])
+    tiers = cache.tiers
+    tiers.begin_step(window)
+    places = tiers.device.slots[:, window].copy()
+    assert (places >= 0).all()
+    for start in range(0, len(others) - 6, 6):
+        for layer in range(tiers.device.num_layers):
+            tiers.load_selected(layer, np.concatenate((window[start % 10 : start % 10 + 2], others[start : start + 6])))
+        assert np.array_equal(tiers.device.slots[:, window], places)
+    cache.close(opened)
 
 
 def test_after_a_restart_bounds_and_pages_are_found_and_the_logits_agree(
