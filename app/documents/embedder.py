@@ -107,7 +107,7 @@ def ensure_embedder(
     folder = embedder_folder(choice, paths)
     if choice == OFF or (folder / "model.safetensors").exists():
         return load_embedder(choice, paths)
-    if Path(choice).expanduser().is_dir():
+    if choice not in ("", DEFAULT) and Path(choice).expanduser().is_dir():  # Path("") is the current folder
         raise AppError(
             f"{choice} has no model.safetensors; an embedder's folder has that, config.json and tokenizer.json."
         )
