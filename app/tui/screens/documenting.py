@@ -188,6 +188,7 @@ class Documenting(Remembering):
                 self._added(event)
             case index_events.IndexFailed():
                 self.documents_bar.change(work="")
+                self.load_documents()
                 self.tell(event.error, severity="error")
             case index_events.DocumentsRemoved():
                 self.tell(f"Removed {', '.join(event.names[:_TOLD])}.")

@@ -12,6 +12,7 @@ import pytest
 
 from octavo.app.assistant.chat import AnswerDone, AnswerStarted
 from octavo.app.assistant.history import system_of
+from octavo.app.documents.index_events import IndexFailed
 from octavo.app.tui.dropped import dropped_paths
 from octavo.app.tui.screens.documents import DocumentsScreen
 from octavo.app.tui.screens.evidence import EvidenceScreen
@@ -73,6 +74,17 @@ async def test_open_begins_a_conversation_named_after_the_document(start: Start,
         await running.settle()
         assert "▤" not in running.text()
         assert document.outcome == "ok"
+
+
+async def test_what_was_added_before_a_failure_is_counted(start: Start, lease: Path) -> None:
+    async with start() as running:
+        await running.screen.run_command(f"/open {lease}")
+        await opened(running, "my lease.md")
+        running.screen.documents_bar.change(num_documents=0, work="Embedding")
+        running.engine.emit(IndexFailed("No embedder [x]."))
+        await running.wait(lambda: running.screen.documents_bar.state.num_documents == 1, "the count")
+        assert "No embedder [x]." in running.text()
+        assert not running.screen.documents_bar.state.work
 
 
 @pytest.mark.parametrize("first", ["/open", "/system"])
