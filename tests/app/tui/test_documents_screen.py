@@ -83,7 +83,7 @@ async def test_what_was_added_before_a_failure_is_counted(start: Start, lease: P
         running.screen.documents_bar.change(num_documents=0, work="Embedding")
         running.engine.emit(IndexFailed("No embedder [x]."))
         await running.wait(lambda: running.screen.documents_bar.state.num_documents == 1, "the count")
-        assert "No embedder [x]." in running.text()
+        await running.wait(lambda: "No embedder [x]." in running.text(), "the sentence")
         assert not running.screen.documents_bar.state.work
 
 
