@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _FRAME = 1 / 20  # seconds; what the engine tells within one is shown together
 _NARROW = 96  # columns below which the sidebar lies over the transcript
+_SHORT = 30  # rows below which what stands above the input says less, or the transcript would vanish
 
 GREETING = """\
 O C T A V O
@@ -189,6 +190,9 @@ class ChatScreen(Commanding):
         self.action_models()
 
     def on_resize(self, event: events.Resize) -> None:
+        self.set_class(event.size.height < _SHORT, "-short")
+        for bar in (self.waiting, self.alarm_bar):
+            bar.refresh(layout=True)
         was_narrow = self.has_class("-narrow")
         self.set_class(event.size.width < _NARROW, "-narrow")
         if self.has_class("-narrow") != was_narrow:

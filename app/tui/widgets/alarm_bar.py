@@ -9,12 +9,14 @@ from typing import Literal, TypeAlias
 from textual.content import Content
 from textual.message import Message
 from textual.style import Style
+from textual.widget import Widget
 from textual.widgets import Static
 
 from octavo.app.tui.text import one_line
 
 Kind: TypeAlias = Literal["conflict", "correction"]
 _LONGEST = 160  # characters of a statement
+_FRAME = 5  # columns of margin, border and padding
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,8 @@ class Alarm:
 
 
 class AlarmBar(Static):
-    """Shows the first of its alarms and how many there are. `is_small`: one line, after "later"."""
+    """Shows the first of its alarms and how many there are: in one line after "later", and with a line for each side
+    on a short screen."""
 
     @dataclass
     class Decided(Message):
@@ -76,14 +79,16 @@ class AlarmBar(Static):
         if self._is_small:
             waits = "1 alarm waits" if number == 1 else f"{number} alarms wait"
             return Content.assemble((f"⚠ Memory: {waits} for your decision", "bold"), "  F6 shows it")
-        lines = [
-            Content.assemble((f"⚠ {alarm.title}{more}", "bold")),
+        sides = [
             Content.assemble(("  before  ", "dim"), one_line(alarm.old, _LONGEST), (f"  ({alarm.old_said})", "dim")),
             Content.assemble(("  now     ", "dim"), one_line(alarm.new, _LONGEST)),
-            Content.assemble(("  because ", "dim"), alarm.reason, (f" ({alarm.checked_by})", "dim")),
-            Content("  ") + Content("  ").join(self._choices(alarm)),
         ]
-        return Content("\n").join(lines)
+        if self.screen.has_class("-short") and isinstance(self.parent, Widget):
+            room = max(self.parent.size.width - _FRAME, 20)
+            sides = [side.truncate(room, ellipsis=True) for side in sides]
+        title = Content.styled(f"⚠ {alarm.title}{more}", "bold")
+        reason = Content.assemble(("  because ", "dim"), alarm.reason, (f" ({alarm.checked_by})", "dim"))
+        return Content("\n").join([title, *sides, reason, Content("  ") + Content("  ").join(self._choices(alarm))])
 
     def _choices(self, alarm: Alarm) -> list[Content]:
         if alarm.kind == "correction":

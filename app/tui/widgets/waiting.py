@@ -12,6 +12,7 @@ from textual.widgets import Static
 from octavo.app.tui.text import one_line
 
 _SHOWN = 3  # messages; more are counted
+_SHORT = 40  # characters of the only one on a short screen
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +72,13 @@ class WaitingMessages(Static):
             self.refresh(layout=True)
 
     def render(self) -> Content:
-        lines = [f"▸ {one_line(message.text)}" for message in self._messages[:_SHOWN]]
-        if len(self._messages) > _SHOWN:
-            lines.append(f"  and {len(self._messages) - _SHOWN} more")
+        number = len(self._messages)
+        if self.screen.has_class("-short"):
+            lines = [f"▸ {one_line(message.text, _SHORT)}" for message in self._messages[:1]]
+            lines = [f"{line}  and {number - 1} more" if number > 1 else line for line in lines]
+        else:
+            lines = [f"▸ {one_line(message.text)}" for message in self._messages[:_SHOWN]]
+            lines += [f"  and {number - _SHOWN} more"] if number > _SHOWN else []
         heading = Content("Sent after this answer; Esc stops it and puts them back into the input").stylize("dim")
         return Content("\n").join([heading, *map(Content, lines)])
 
