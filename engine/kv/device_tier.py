@@ -52,9 +52,12 @@ class DeviceTier:
 
     def complete(self, page: PageId, data: Tensor) -> None:
         """Write the layers of a page that have no slot yet, from uint8 `[num_layers or more, slot_bytes]`."""
+        num_layers = self._pool.num_layers
         layers = np.flatnonzero(self._pool.slots[:, page] == NOWHERE)
+        # Picking layers is a copy of its own, and a slow one: mostly all of them are missing.
+        missing = data[:num_layers] if len(layers) == num_layers else data[torch.from_numpy(layers)]
         with self.filling(layers, np.full(len(layers), page)) as slots:
-            self._pool.write(slots, data[torch.from_numpy(layers)])
+            self._pool.write(slots, missing)
 
     def put(self, layer: int, pages: Ids, encoded: Tensor) -> None:
         """Write one layer of pages, as far as they have slots: `encoded` uint8 `[len(pages), slot_bytes]`."""
