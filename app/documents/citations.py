@@ -19,6 +19,12 @@ _NUMBER = re.compile(r"\d+(?:[.,:/\-]\d+)*")
 _NAME = re.compile(r"(?<=[\w,;:)] )[A-ZÄÖÜ][\w’'-]+")
 _ENOUGH = 0.5  # share of a sentence's words that its chunk has to hold
 _NAMES = 0.6  # share of capitalised words, where every noun is written so
+_NEGATION = re.compile(
+    r"\b(?:not|no)\b(?!\.| only| later| more| less| fewer)|\b(?:cannot|never|nicht|kein\w*|nie|niemals)\b|n['’]t\b",
+    re.IGNORECASE,
+)
+_CLAUSE = re.compile(r"[,;:]|\b(?:but|aber|sondern)\b")
+_MOST = 0.75  # share of a statement's words that a clause has to hold before it can deny it
 _GERMAN = re.compile(r"\b(?:der|die|das|und|ist|nicht|ein|eine|mit|von|für)\b")
 
 
@@ -107,7 +113,21 @@ def supports(source: Source, statement: str, entailment: Entailment | None = Non
     terms = terms_of(statement)
     if len(covered(terms, [evidence])) < _ENOUGH * len(terms) or not covered(terms, [source.text]):
         return False
+    if _is_denied(source, statement, terms):
+        return False
     return entailment is None or entailment.entails(source.text, statement)
+
+
+def _is_denied(source: Source, statement: str, terms: Sequence[str]) -> bool:
+    """Whether every clause of the source that says most of a statement denies what it says, or says what it denies.
+
+    In English and German. Two negations in one clause are left to a model that understands them.
+    """
+    said = [clause for span in sentences(source.text) for clause in _CLAUSE.split(source.text[slice(*span)])]
+    near = [clause for clause in said if len(covered(terms, [clause])) >= _MOST * len(terms)]
+    denies = len(_NEGATION.findall(statement))
+    found = [len(_NEGATION.findall(clause)) for clause in near]
+    return denies < 2 and bool(found) and all(count < 2 and count != denies for count in found)
 
 
 def _plain(number: str) -> str:

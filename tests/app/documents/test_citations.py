@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from octavo.app.documents import prompt
 from octavo.app.documents.citations import check, supports
 from octavo.app.documents.evidence import Source
@@ -31,6 +33,24 @@ def test_numbers_dates_and_names_have_to_occur() -> None:
     chinese = source("C1", "租约于2021年5月3日开始。每月租金为1250欧元。")
     assert supports(chinese, "每月租金是1250欧元。")
     assert not supports(chinese, "每月租金是1350欧元。")
+
+
+@pytest.mark.parametrize(
+    ("text", "statement", "holds"),
+    [
+        ("Dogs are not allowed without written consent. The deposit is due in May.", "Dogs are allowed.", False),
+        ("Dogs are not allowed without written consent.", "Dogs are not allowed without written consent.", True),
+        ("Dogs are not allowed without written consent.", "No, dogs are not allowed.", True),
+        ("Dogs are allowed in the garden.", "Dogs aren't allowed in the garden.", False),
+        ("Dogs are allowed in the garden. Dogs are not allowed in the house.", "Dogs are allowed.", True),
+        ("The rent is due no later than the fifth.", "The rent is due by the fifth.", True),
+        ("Haustiere sind nicht erlaubt.", "Haustiere sind erlaubt.", False),
+        ("Haustiere sind nicht erlaubt.", "Es sind keine Haustiere erlaubt.", True),
+        ("Die Garage gehört nicht zur Wohnung, der Keller schon.", "Der Keller gehört zur Wohnung.", True),
+    ],
+)
+def test_a_statement_is_not_borne_out_by_its_denial(text: str, statement: str, holds: bool) -> None:
+    assert supports(source("C1", text), statement) is holds
 
 
 def test_ids_stay_those_of_the_prompt() -> None:

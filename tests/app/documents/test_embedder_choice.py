@@ -23,5 +23,5 @@ def test_what_is_no_folder_is_fetched(
 
 
 def test_a_folder_without_a_model_is_refused(octavo_home: Path, tmp_path: Path) -> None:
-    with pytest.raises(AppError, match="has no model.safetensors"):
+    with pytest.raises(AppError, match="has no model"):
         ensure_embedder(str(tmp_path), Paths.from_environment(), offline=True, announce=print)
