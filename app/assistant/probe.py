@@ -84,7 +84,6 @@ class Probe:
             disk_free=self._disk[1],
         )
 
-
     def _resident(self) -> tuple[int, int]:
         """Bytes of this process in RAM, and those of them that are files; read four times a second, so plainly."""
         try:
