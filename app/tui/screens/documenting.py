@@ -64,7 +64,7 @@ class Documenting(Remembering):
         if backend is None or backend.shelf is None or backend.index is None:
             self.tell("Octavo is still starting.")
             return
-        paths = [Path(path).expanduser().absolute() for path in paths]
+        paths = [path.absolute() for path in paths]
         gone = next((path for path in paths if not path.exists()), None)
         if gone is not None:
             self.tell(f"There is no file {gone}.", severity="error")
@@ -110,15 +110,15 @@ class Documenting(Remembering):
         self.action_documents()
 
     async def command_open(self, argument: str) -> None:
-        from octavo.app.tui.dropped import dropped_paths
+        from octavo.app.tui.dropped import named_paths
         from octavo.app.tui.screens.dialogs import AskText
 
         if argument:
-            self.open_documents(dropped_paths(argument) or [Path(argument)])
+            self.open_documents(named_paths(argument))
         else:
             self.app.push_screen(
                 AskText("Open a file or folder", placeholder="its path"),
-                lambda path: self.open_documents(dropped_paths(path) or [Path(path)]) if path else None,
+                lambda path: self.open_documents(named_paths(path)) if path else None,
             )
 
     async def command_docs(self, argument: str) -> None:

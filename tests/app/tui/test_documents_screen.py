@@ -13,7 +13,7 @@ import pytest
 from octavo.app.assistant.chat import AnswerDone, AnswerStarted
 from octavo.app.assistant.history import system_of
 from octavo.app.documents.index_events import IndexFailed
-from octavo.app.tui.dropped import dropped_paths
+from octavo.app.tui.dropped import dropped_paths, named_paths
 from octavo.app.tui.screens.documents import DocumentsScreen
 from octavo.app.tui.screens.evidence import EvidenceScreen
 from octavo.app.tui.screens.source import SourceScreen
@@ -62,6 +62,37 @@ def test_several_paths_are_dropped_together(tmp_path: Path, lease: Path) -> None
     other.write_text("x")
     assert dropped_paths(f"'{lease}' {other}") == [lease, other]
     assert dropped_paths(f"{other} {tmp_path / 'gone.md'}") == []
+
+
+@pytest.mark.parametrize(
+    "written", ["{}", "'{}'", '"{}"', "{escaped}", "./{}", "  {} ", "{absolute}", "file://{quoted}"], ids=range(8)
+)
+def test_a_named_path_may_be_relative_and_quoted(lease: Path, monkeypatch: pytest.MonkeyPatch, written: str) -> None:
+    monkeypatch.chdir(lease.parent)
+    escaped, quoted = lease.name.replace(" ", "\\ "), str(lease).replace(" ", "%20")
+    text = written.format(lease.name, absolute=lease, escaped=escaped, quoted=quoted)
+    assert [path.absolute() for path in named_paths(text)] == [lease]
+
+
+def test_named_paths_are_told_apart_and_those_that_are_not_there_are_named(
+    tmp_path: Path, lease: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other.md").write_text("x")
+    assert named_paths("'my lease.md' other.md") == [Path("my lease.md"), Path("other.md")]
+    assert named_paths("other.md gone.md") == [Path("other.md"), Path("gone.md")]
+    assert named_paths('"my gone.md"') == [Path("my gone.md")]
+    assert named_paths("my gone.md") == [Path("my gone.md")]
+    assert named_paths("it's gone.md") == [Path("it's gone.md")]
+    assert named_paths("~nobody-here/x") == [Path("~nobody-here/x")]
+    assert named_paths("a\0b") == [Path("a\0b")]
+
+
+async def test_open_takes_a_quoted_relative_path(start: Start, lease: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(lease.parent)
+    async with start() as running:
+        await running.screen.run_command('/open "my lease.md"')
+        assert [document.path for document in await opened(running, "my lease.md")] == [str(lease)]
 
 
 async def test_open_begins_a_conversation_named_after_the_document(start: Start, lease: Path) -> None:
