@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from octavo.app.assistant import history
 from octavo.app.assistant.assistant import Answer
-from octavo.app.assistant.document_turn import RECORD, DocumentTurns
+from octavo.app.assistant.document_turn import RECORD, UNCHECKED, DocumentTurns
 from octavo.app.assistant.draft import Draft
 from octavo.app.assistant.prompt import Prompt, Prompter
-from octavo.app.documents.answer import DocumentAnswer, Prepared
+from octavo.app.documents.answer import DocumentAnswer, Prepared, Repairing
 from octavo.engine.errors import ContextTooLongError, EngineError
 
 if TYPE_CHECKING:
@@ -61,6 +61,14 @@ class AnswerText:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerRepairing:
+    """Nothing bears out so many sentences of an answer from documents; a second try is written unseen."""
+
+    message_id: str
+    num_unsupported: int
+
+
+@dataclass(frozen=True, slots=True)
 class AnswerDone:
     """The answer as it was saved; after an error its record holds the sentence under "error".
 
@@ -71,7 +79,7 @@ class AnswerDone:
     answer: Answer | None
 
 
-ChatEvent = UserSaved | AnswerStarted | AnswerText | AnswerDone
+ChatEvent = UserSaved | AnswerStarted | AnswerText | AnswerRepairing | AnswerDone
 ChatEvents = Generator[ChatEvent, None, None]
 
 
@@ -190,7 +198,7 @@ class Chat:
         path = self._conversations.path(question.conversation_id, question.id)
         asked = self._documents.question(path) if self._documents is not None else None
         if asked is not None:
-            draft = Draft(self._conversations, self._add_answer(question, "streaming", {}))
+            draft = Draft(self._conversations, self._add_answer(question, "streaming", {UNCHECKED: True}))
             yield from self._kept(draft, self._from_documents(draft, asked, path, is_cancelled))
             return
         try:
@@ -249,8 +257,10 @@ class Chat:
                     draft.text, draft.token_ids = event.text, []
                     ended = event.answer.finish_reason if event.answer is not None else "stop"
                     record = event.answer.record() if event.answer is not None else {"finish_reason": "stop"}
-                    done = draft.finish(_STATUS[ended], record | {RECORD: event.record()})
+                    done = draft.finish(_STATUS[ended], record | {RECORD: event.record(), UNCHECKED: False})
                     yield AnswerDone(done, event.answer)
+                elif isinstance(event, Repairing):
+                    yield AnswerRepairing(draft.message.id, event.num_unsupported)
                 else:
                     draft.add(event)
                     yield AnswerText(draft.message.id, event.text, len(draft.token_ids))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from octavo.app.assistant import history
 from octavo.app.assistant.assistant import TextEvent
 from octavo.app.assistant.budget import LeftOut, Turn
-from octavo.app.documents.answer import DocumentAnswer, Prepared
+from octavo.app.documents.answer import DocumentAnswer, Prepared, Repairing
 from octavo.app.documents.asking import Asker, Question
 from octavo.app.documents.prompt import unmarked
 from octavo.app.documents.whole import WholeDocuments
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from octavo.storage.conversations import StoredMessage
 
 RECORD = "documents"  # key in an answer's record
+UNCHECKED = "unchecked"  # key in it, true of a text whose citations were not checked: it is on its way, or broke off
 
 
 class DocumentTurns:
@@ -69,7 +70,9 @@ class DocumentQuestion:
         before = tuple(map(_as_read, self._sent[:-1]))
         self._question = replace(question, history=before, owner=path[-1].conversation_id)
 
-    def events(self, is_cancelled: Callable[[], bool]) -> Generator[Prepared | TextEvent | DocumentAnswer, None, None]:
+    def events(
+        self, is_cancelled: Callable[[], bool]
+    ) -> Generator[Prepared | TextEvent | Repairing | DocumentAnswer, None, None]:
         """As `Asker.events`."""
         with closing(self._asker.events(self._question, is_cancelled)) as events:
             yield from events

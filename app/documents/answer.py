@@ -30,6 +30,13 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
+class Repairing:
+    """So many sentences of the text so far are borne out by nothing; another try is written, which does not stream."""
+
+    num_unsupported: int
+
+
+@dataclass(frozen=True, slots=True)
 class DocumentAnswer:
     """What a question about documents came to. `answer` is None where nothing was generated.
 

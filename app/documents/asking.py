@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from octavo.app.assistant.assistant import Answer
 from octavo.app.assistant.budget import Budget, Turn, conversation, fit
 from octavo.app.documents import prompt
-from octavo.app.documents.answer import NOT_BORNE_OUT, REFUSAL, DocumentAnswer, Mode, Prepared
+from octavo.app.documents.answer import NOT_BORNE_OUT, REFUSAL, DocumentAnswer, Mode, Prepared, Repairing
 from octavo.app.documents.citations import Checked, Entailment, check
 from octavo.app.documents.evidence import Evidence, Source, gather, read_whole
 from octavo.app.documents.pages_read import ReadPart, parts_read
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _MOST_EVIDENCE = 1_200  # tokens: what a small model still reads with care, and a CPU in a few seconds
 _READ_AT_ONCE = 2_000  # tokens of a document that is read whole although it never was before
 
-AskEvents = Generator["Prepared | TextEvent | DocumentAnswer", None, None]
+AskEvents = Generator["Prepared | TextEvent | Repairing | DocumentAnswer", None, None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ class _Attempt:
         self.answer: Answer | None = None
         self.checked: Checked | None = None
 
-    def run(self, sources: Sequence[Source]) -> Generator[Prepared | TextEvent, None, None]:
+    def run(self, sources: Sequence[Source]) -> Generator[Prepared | TextEvent | Repairing, None, None]:
         """Events of the first try; the second is silent, for what came of the first is on the screen."""
         from octavo.engine.tokenizer import Message
 
@@ -210,6 +210,7 @@ class _Attempt:
         again = [*self._messages, *tried]
         if len(self._asker._encoded(again)) > self._asker.budget.available:
             return
+        yield Repairing(len(self.checked.unsupported))
         repairing = self._generate(again)
         second = _silently(repairing)
         better = check(second.text, sources, self._asker._entailment)

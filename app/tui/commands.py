@@ -42,6 +42,7 @@ COMMANDS = (
     SlashCommand("regenerate", "Answer the last question again", keys="Ctrl+R"),
     SlashCommand("edit", "Edit your last message and ask again", keys="Ctrl+E"),
     SlashCommand("evidence", "See where the last answer comes from"),
+    SlashCommand("source", "Open what the last answer cites", "[number]"),
     SlashCommand("branch", "Go to the next branch of this conversation"),
     SlashCommand("system", "See or set the system prompt of this conversation", "[text]"),
     SlashCommand("remember", "Remember something about you", "text"),

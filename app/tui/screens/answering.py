@@ -10,6 +10,7 @@ from textual.widgets import Static
 
 from octavo.app.tui.parts import parts_of
 from octavo.app.tui.screens.managing import Managing
+from octavo.app.tui.text import count
 
 if TYPE_CHECKING:
     from octavo.app.assistant.chat import AnswerDone, AnswerStarted
@@ -154,6 +155,8 @@ class Answering(Managing):
                 await self._saved(event.message)
             case chat.AnswerStarted():
                 await self._started(event)
+            case chat.AnswerRepairing():
+                self.status.change(state=f"{count(event.num_unsupported, 'sentence')} not borne out, trying again")
             case chat.AnswerDone():
                 await self._done(event)
             case engine_events.Status():

@@ -36,6 +36,7 @@ GREETING = """\
 O C T A V O
 
 A local assistant. What you write stays on this machine.
+Drop a document here, or /open one, and ask about it.
 
 Enter sends · Ctrl+J new line · / commands
 Ctrl+B conversations · Ctrl+P palette · F1 help"""

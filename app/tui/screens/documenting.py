@@ -1,4 +1,4 @@
-"""Documents on the main screen: opened, closed and removed, read in the background, and looked at."""
+"""Documents on the main screen: opened, closed and removed, and read in the background."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from textual import on
 
-from octavo.app.tui.screens.remembering import Remembering
+from octavo.app.tui.screens.looking import Looking
 from octavo.app.tui.text import count
 from octavo.app.tui.widgets.documents_bar import DocumentsBar
 from octavo.app.tui.widgets.prompt_input import PromptInput
@@ -18,16 +18,17 @@ if TYPE_CHECKING:
     from octavo.app.documents.index import Added
     from octavo.app.documents.index_events import IndexDone, IndexProgress
     from octavo.storage.attachments import AskMode, Attached
-    from octavo.storage.conversations import Conversation, StoredMessage
+    from octavo.storage.conversations import Conversation
     from octavo.storage.documents import StoredDocument
 
-RECORD = "documents"  # key in an answer's record
 _STAGES = {"finding": "Looking for files", "reading": "Reading files", "embedding": "Embedding"}
 _TOLD = 3  # refused files that are named
 
 
-class Documenting(Remembering):
+class Documenting(Looking):
     """What is done with documents."""
+
+    _is_paused = False  # reading in the background, by the user
 
     @property
     def documents_bar(self) -> DocumentsBar:
@@ -36,7 +37,9 @@ class Documenting(Remembering):
     def enter(self, conversation_id: str | None) -> None:
         """This conversation's documents are shown from now on, and read while nothing else is to be done."""
         super().enter(conversation_id)
-        self.documents_bar.change(names=(), num_documents=0, reading="")
+        self.documents_bar.change(names=(), num_documents=0, reading="", is_read=False)
+        self._is_paused = False
+        self.prompt.ask_about(())
         self.load_documents()
         if self.backend is not None:
             self.backend.engine.reader.want(conversation_id)
@@ -53,6 +56,7 @@ class Documenting(Remembering):
             if conversation_id == self.conversation_id:
                 names = tuple(Path(path.removeprefix("-:")).name for path in attached.paths)
                 self.documents_bar.change(names=names, num_documents=len(documents), mode=attached.mode)
+                self.prompt.ask_about(names)
 
         self.in_thread(lambda: shelf.open_in(conversation_id), show, group="documents")
 
@@ -81,6 +85,7 @@ class Documenting(Remembering):
                 self.enter(conversation.id)
                 self.top.title_text = conversation.title
             self.load_page()
+            self.documents_bar.change(work=_STAGES["finding"])
             self.load_documents()
             index.add(paths, conversation.id, password=password)
 
@@ -124,13 +129,6 @@ class Documenting(Remembering):
     async def command_docs(self, argument: str) -> None:
         self.action_documents()
 
-    async def command_evidence(self, argument: str) -> None:
-        answer = next((p.message for p in reversed(self.transcript.parts) if RECORD in p.message.record), None)
-        if answer is None:
-            self.tell("No answer here came from documents yet; /open opens some.")
-        else:
-            self.show_evidence(answer)
-
     def action_documents(self) -> None:
         """The list of documents."""
         from octavo.app.tui.screens.documents import DocumentsScreen
@@ -156,7 +154,7 @@ class Documenting(Remembering):
             return
 
         def changed(_: object) -> None:
-            self.documents_bar.change(reading="")
+            self.documents_bar.change(reading="", is_read=False)
             self.load_documents()
             backend.engine.reader.want(conversation_id)
 
@@ -171,14 +169,22 @@ class Documenting(Remembering):
         return True
 
     def stop_reading(self) -> None:
-        """Stop reading in the background, if that goes on."""
+        """Stop reading in the background until the next answer, if that goes on."""
         if self.backend is not None and self.backend.engine.reader.stop():
-            self.documents_bar.change(reading="reading stopped until the conversation is opened again")
+            self._is_paused = True
+            self.documents_bar.change(reading="reading paused until the next answer")
+
+    def _read_on(self) -> None:
+        if self._is_paused and self.backend is not None:
+            self._is_paused = False
+            self.documents_bar.change(reading="")
+            self.backend.engine.reader.want(self.conversation_id)
 
     # What the threads tell
 
     async def engine_event(self, event: Any) -> None:
         """Take one event; those of documents here."""
+        from octavo.app.assistant.chat import AnswerDone
         from octavo.app.documents import background, index_events
 
         match event:
@@ -199,6 +205,8 @@ class Documenting(Remembering):
                 self._read(event)
             case _:
                 await super().engine_event(event)
+                if isinstance(event, AnswerDone) and event.message.conversation_id == self.conversation_id:
+                    self._read_on()
 
     def _advanced(self, event: IndexProgress) -> None:
         of = f", {event.done:,} of {event.total:,}" if event.total else ""
@@ -211,7 +219,9 @@ class Documenting(Remembering):
         if event.note:
             self.tell(event.note, severity="warning")
         kind = "pages" if event.has_pages else "KV pages"
-        self.documents_bar.change(reading=f"{event.done:,}/{event.total:,} {kind} read" if event.total else "")
+        self.documents_bar.change(
+            reading=f"{event.done:,}/{event.total:,} {kind} read" if event.total else "", is_read=event.is_done
+        )
 
     def _added(self, event: IndexDone) -> None:
         self.documents_bar.change(work="")
@@ -251,35 +261,6 @@ class Documenting(Remembering):
                 self._ask_password(rest, conversation_id)
 
         self.app.push_screen(AskText(f"Password of {Path(first.path).name}", is_secret=True), given)
-
-    # Looking
-
-    def document_action(self, message: StoredMessage, action: str) -> None:
-        """What an answer's keys and buttons ask for: "evidence", or "cite" and a citation's number or id."""
-        record = message.record.get(RECORD)
-        if record is None:
-            return
-        if action == "evidence":
-            self.show_evidence(message)
-            return
-        wanted = action.removeprefix("cite ")
-        for place, citation in enumerate(record["citations"], start=1):
-            if wanted in (str(place), citation["id"]):
-                self.show_source(citation["document"], citation["start"], citation["end"], f"[{citation['id']}]")
-                return
-
-    def show_evidence(self, message: StoredMessage) -> None:
-        """Where an answer came from, and what was not used."""
-        from octavo.app.tui.screens.evidence import EvidenceScreen
-
-        self.app.push_screen(EvidenceScreen(message.record[RECORD], self.show_source))
-
-    def show_source(self, document_id: str, start: int, end: int, title: str = "") -> None:
-        """A document at a place."""
-        from octavo.app.tui.screens.source import SourceScreen
-
-        if self.backend is not None and self.backend.shelf is not None:
-            self.app.push_screen(SourceScreen(self.backend.shelf, document_id, start, end, title))
 
 
 def _why(result: Added) -> str:

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 _MOST = 500  # rows; more are counted
 _MODES: tuple[AskMode, ...] = ("auto", "search", "read")
 _SAID = {
-    "auto": "read whole where that is done or quick, else searched",
+    "auto": "answers from the whole text once it is read, and by search until then",
     "search": "always searched",
-    "read": "read whole where it fits",
+    "read": "read whole for every question, where that fits",
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from textual import on
@@ -16,7 +16,7 @@ from textual.widgets.option_list import Option
 
 from octavo.app.tui.text import count, one_line, visible
 
-ShowSource = Callable[[str, int, int, str], None]
+ShowSource = Callable[[str, Sequence[tuple[int, int]], str], None]
 _MARKS = {"chosen": "●", "trimmed": "◐", "read": "●"}
 
 
@@ -43,7 +43,11 @@ class EvidenceScreen(ModalScreen[None]):
 
     def _options(self) -> Iterator[Option]:
         record = self._record
+        told: set[tuple[str, int]] = set()
         for citation in record["citations"]:
+            if (citation["id"], citation["start"]) in told:
+                continue
+            told.add((citation["id"], citation["start"]))
             borne = "borne out" if citation["supported"] else "not borne out"
             place = f"page {citation['page']}, " if citation["page"] is not None else ""
             head = f"[{citation['id']}] cited, {borne}{_read(record, citation['id'])} · {place}"
@@ -69,7 +73,8 @@ class EvidenceScreen(ModalScreen[None]):
 
     @on(OptionList.OptionSelected)
     def _selected(self, event: OptionList.OptionSelected) -> None:
-        self._show_source(*self._places[event.option_index])
+        document, start, end, title = self._places[event.option_index]
+        self._show_source(document, [(start, end)], title)
 
 
 def _read(record: Mapping[str, Any], citation_id: str) -> str:

@@ -33,7 +33,7 @@ _MESSAGE_KEYS = (
     ("r", "answer again: the new answer becomes a branch"),
     ("m", "the memories an answer was given with"),
     ("v", "where an answer came from: the evidence"),
-    ("1 to 9", "open what a citation of the answer cites"),
+    ("1 to 9", "open what the answer cites, or what came nearest"),
     ("Left / Right", "the branch before, the one after"),
     ("Enter", "fold or unfold a long message of yours"),
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
@@ -23,23 +25,38 @@ _AROUND = 3_000  # characters before and after
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """text[start:end] of a document with what stands around it."""
+    """A stretch of a document's text with `marks` in it, as (start, end) in `text`; the `current` one is meant."""
 
     heading: str
-    before: str
     text: str
-    after: str
+    marks: tuple[tuple[int, int], ...]
+    current: int
+
+    @property
+    def marked(self) -> str:
+        """The text that is meant."""
+        return self.text[slice(*self.marks[self.current])]
+
+    def shown(self, start: int, end: int) -> Content:
+        """text[start:end], with the other marks underlined."""
+        edges = sorted({start, end, *(min(max(place, start), end) for mark in self.marks for place in mark)})
+        pieces = [
+            (visible(self.text[first:last]), "underline" if any(a <= first < b for a, b in self.marks) else "")
+            for first, last in pairwise(edges)
+        ]
+        return Content.assemble(*pieces)
 
 
-def passage(shelf: Shelf, document_id: str, start: int, end: int) -> Passage:
-    """The place in the document as it is now. Raises StorageError if the document is gone."""
+def passage(shelf: Shelf, document_id: str, spans: Sequence[tuple[int, int]], current: int = 0) -> Passage:
+    """The places in the document as it is now. Raises StorageError if the document is gone."""
     from octavo.storage.errors import StorageError
 
     documents = shelf.documents()
     if documents is None:
         raise StorageError("The document is not in the library any more.")
     document = documents.resolve(document_id)
-    first, last = max(start - _AROUND, 0), end + _AROUND
+    start, end = spans[current]
+    first, last = max(min(start for start, _ in spans) - _AROUND, 0), max(end for _, end in spans) + _AROUND
     chunks = documents.chunks_between(document, first, last)
     text, base = "".join(chunk.text for chunk in chunks), chunks[0].start if chunks else 0
     first, last = max(first, base), min(last, base + len(text))
@@ -47,16 +64,12 @@ def passage(shelf: Shelf, document_id: str, start: int, end: int) -> Passage:
     page = sum(each <= start for each in document.pages) if document.pages else None
     parts = [document.name, f"page {page} of {len(document.pages)}" if page else ""]
     parts += [" › ".join(here.headings) if here is not None else "", f"characters {start:,}-{end:,}"]
-    return Passage(
-        " · ".join(part for part in parts if part),
-        text[first - base : start - base],
-        text[start - base : end - base],
-        text[end - base : last - base],
-    )
+    marks = tuple((max(start - first, 0), max(end - first, 0)) for start, end in spans)
+    return Passage(" · ".join(part for part in parts if part), text[first - base : last - base], marks, current)
 
 
 class SourceScreen(ModalScreen[None]):
-    """Shows text[start:end] of a document marked, in the middle of what stands around it."""
+    """Shows `spans` of a document's text marked, the `current` one in the middle of what stands around it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [("escape,q", "dismiss", "Close"), ("c", "copy", "Copy")]
 
@@ -66,9 +79,12 @@ class SourceScreen(ModalScreen[None]):
 
         passage: Passage | str
 
-    def __init__(self, shelf: Shelf, document_id: str, start: int, end: int, title: str = "") -> None:
+    def __init__(
+        self, shelf: Shelf, document_id: str, spans: Sequence[tuple[int, int]], title: str = "", current: int = 0
+    ) -> None:
         super().__init__()
-        self._shelf, self._place, self._title = shelf, (document_id, start, end), title
+        self._shelf, self._title = shelf, title
+        self._document_id, self._spans, self._current = document_id, spans, current
         self.passage: Passage | None = None
 
     def compose(self) -> ComposeResult:
@@ -88,7 +104,7 @@ class SourceScreen(ModalScreen[None]):
 
     def _look(self) -> None:
         try:
-            found: Passage | str = passage(self._shelf, *self._place)
+            found: Passage | str = passage(self._shelf, self._document_id, self._spans, self._current)
         except Exception as error:
             found = str(error)
         self.post_message(self.Found(found))
@@ -101,13 +117,15 @@ class SourceScreen(ModalScreen[None]):
         found = self.passage = event.passage
         title = f"{self._title}  {found.heading}" if self._title else found.heading
         self.query_one("#source-title", Static).update(one_line(title))
-        self.query_one("#source-before", Static).update(visible(found.before).removesuffix("\n"))
+        start, end = found.marks[found.current]
+        self.query_one("#source-before", Static).update(found.shown(0, start).rstrip("\n"))
         marked = self.query_one("#source-text", Static)
-        marked.update(Content(visible(found.text)))
-        self.query_one("#source-after", Static).update(visible(found.after).removeprefix("\n"))
+        marked.update(found.shown(start, end))
+        after = end + (found.text[end : end + 1] == "\n")  # each of the three begins a line of its own
+        self.query_one("#source-after", Static).update(found.shown(after, len(found.text)))
         self.call_after_refresh(lambda: self.query_one("#source").scroll_to_center(marked, animate=False))
 
     def action_copy(self) -> None:
         """Copy the marked text."""
         if self.passage is not None:
-            self.app.copy(self.passage.text, "the source")  # type: ignore[attr-defined]
+            self.app.copy(self.passage.marked, "the source")  # type: ignore[attr-defined]

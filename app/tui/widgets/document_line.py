@@ -3,14 +3,76 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from textual.content import Content
 from textual.style import Style
 
-_MOST = 9  # citations that have a key
+from octavo.app.tui.text import count, one_line
+
+_MOST = 9  # places that have a key
 _MARK = re.compile(r"\[(C\d+)\](?!\()")
+_NEAREST = 110  # characters shown of a passage that came near
+
+
+@dataclass(frozen=True, slots=True)
+class CitedPlace:
+    """What all citations with one id cite on one page: `spans` are (start, end) in the document's text.
+
+    `is_supported` if every sentence that cites it is borne out.
+    """
+
+    id: str
+    document: str
+    page: int | None
+    spans: tuple[tuple[int, int], ...]
+    is_supported: bool
+
+    @property
+    def label(self) -> str:
+        return f"{self.id} p.{self.page}" if self.page is not None else self.id
+
+
+def cited_places(record: Mapping[str, Any]) -> list[CitedPlace]:
+    """The places that an answer cites, each once, in the order of their first citation."""
+    grouped: dict[tuple[str, int | None], list[Mapping[str, Any]]] = {}
+    for citation in record["citations"]:
+        grouped.setdefault((citation["id"], citation["page"]), []).append(citation)
+    return [
+        CitedPlace(
+            name,
+            citations[0]["document"],
+            page,
+            tuple(dict.fromkeys((each["start"], each["end"]) for each in citations)),
+            all(each["supported"] for each in citations),
+        )
+        for (name, page), citations in grouped.items()
+    ]
+
+
+def find_place(record: Mapping[str, Any], wanted: str) -> tuple[CitedPlace, int] | None:
+    """A place, and which of its spans is meant; None if there is none.
+
+    `wanted` is a number, "#n" for what the n-th citation (from 0) cites, or "nearn". Where nothing was answered, the
+    numbers are those of the passages that came nearest.
+    """
+    places = cited_places(record)
+    if wanted.startswith("#"):
+        citation = record["citations"][int(wanted[1:])]
+        key, span = (citation["id"], citation["page"]), (citation["start"], citation["end"])
+        place = next(place for place in places if (place.id, place.page) == key)
+        return place, place.spans.index(span)
+    if record["refused"]:
+        places = [
+            CitedPlace("nearest", near["document_id"], near["page"], ((near["start"], near["end"]),), True)
+            for near in record["nearest"]
+        ]
+    number = wanted.removeprefix("near")
+    index = int(number) - 1 if number.isdecimal() else -1
+    return (places[index], 0) if 0 <= index < len(places) else None
 
 
 def button(label: str, action: str) -> Content:
@@ -20,34 +82,52 @@ def button(label: str, action: str) -> Content:
 
 def document_line(record: Mapping[str, Any]) -> Content:
     """For the record of an answer that came from documents."""
-    how = "read whole" if record["mode"] == "read" else "searched"
-    pieces = [Content(f"not answered, {how}" if record["refused"] else how)]
-    if not record["refused"]:
-        for place, citation in enumerate(record["citations"][:_MOST], start=1):
-            page = f" p.{citation['page']}" if citation["page"] is not None else ""
-            pieces.append(button(f"[{citation['id']}{page}]" + ("" if citation["supported"] else "?"), f"cite {place}"))
-        if record["unsupported"]:
-            pieces.append(Content(f"{len(record['unsupported'])} not borne out"))
-    pieces.append(button("evidence", "evidence"))
-    return Content("  ").join(pieces)
+    how = "document read whole" if record["mode"] == "read" else "documents searched"
+    if record["refused"]:
+        return Content("  ").join([Content(f"not answered, {how}"), button("evidence", "evidence")])
+    pieces = []
+    for number, place in enumerate(cited_places(record)[:_MOST], start=1):
+        pieces.append(button(f"[{place.label}]" + ("" if place.is_supported else "?"), f"cite {number}"))
+    if pieces:
+        pieces.insert(0, Content("sources"))
+    if record["unsupported"]:
+        pieces.append(Content(f"{count(len(record['unsupported']), 'sentence')} not borne out"))
+    return Content("  ").join([*pieces, button("evidence", "evidence"), Content(how)])
 
 
 def nearest_lines(record: Mapping[str, Any]) -> str:
     """What a refusal shows below its words: what is missing, and the passages that came nearest; as Markdown."""
-    lines = []
+    lines, listed = [], []
     if record["missing_words"]:
         lines.append(f"Not found in them: {_plain(', '.join(record['missing_words'][:8]))}.")
-    for place in record["nearest"]:
+    for number, place in enumerate(record["nearest"], start=1):
         page = f", page {place['page']}" if place["page"] is not None else ""
-        name = place["document"].replace("`", "'")  # as code, for a name such as lease.md would become a link
-        lines.append(f"> `{name}`{page}: {_plain(place['text'])}")
+        # As code, for a name such as lease.md would become a link of its own.
+        name = place["document"].replace("`", "'").replace("[", "(").replace("]", ")")
+        text = _plain(one_line(place["text"], _NEAREST))
+        listed.append(f"{number}. [`{name}`{page}](cite:near{number}): {text}")
+    if listed:
+        lines += ["What comes nearest:", "\n".join(listed)]
     return "\n\n".join(lines)
 
 
 def linked(text: str, record: Mapping[str, Any]) -> str:
-    """The Markdown of an answer with its citations as links to their places."""
-    known = {citation["id"] for citation in record["citations"]}
-    return _MARK.sub(lambda match: f"[[{match[1]}]](cite:{match[1]})" if match[1] in known else match[0], text)
+    """The Markdown of an answer with its citations as links, each to its own place: `cite:#2` is the third's."""
+    # The check has put one mark into the text for each citation, in their order.
+    indexes: dict[str, list[int]] = {}
+    for index, citation in enumerate(record["citations"]):
+        indexes.setdefault(citation["id"], []).append(index)
+    seen: Counter[str] = Counter()
+
+    def link(match: re.Match[str]) -> str:
+        found = indexes.get(match[1])
+        if not found:
+            return match[0]
+        index = found[min(seen[match[1]], len(found) - 1)]
+        seen[match[1]] += 1
+        return f"[[{match[1]}]](cite:#{index})"
+
+    return _MARK.sub(link, text)
 
 
 def _plain(text: str) -> str:

@@ -17,13 +17,14 @@ _NAMED = 2  # documents; more are counted
 @dataclass(frozen=True, slots=True)
 class BarState:
     """`names` are open here; `work` is what goes on, such as "Reading files, 12 of 340"; `reading` how far the reading
-    of a whole document is."""
+    of whole documents is, and `is_read` that it is done."""
 
     names: tuple[str, ...] = ()
     num_documents: int = 0
     mode: str = "auto"
     work: str = ""
     reading: str = ""
+    is_read: bool = False
 
     def text(self) -> str:
         parts = []
@@ -31,10 +32,21 @@ class BarState:
             shown = [one_line(name, 40) for name in self.names[:_NAMED]]
             more = len(self.names) - len(shown)
             parts.append(f"▤ {', '.join(shown)}{f' and {more} more' if more else ''}")
-            if self.num_documents != len(self.names):
+            if self.num_documents and self.num_documents != len(self.names):
                 parts.append(count(self.num_documents, "document"))
-            parts.append({"auto": "search or read", "search": "search", "read": "read whole"}[self.mode])
+            if not self.work:
+                parts.append(self._how())
         return " · ".join([*parts, *(part for part in (self.reading, self.work) if part)])
+
+    def _how(self) -> str:
+        """How the next question is answered."""
+        if not self.num_documents:
+            return "nothing to ask about"
+        if self.mode == "search":
+            return "always searched"
+        if self.mode == "read" or self.is_read:
+            return "read whole"
+        return "searched until read" if self.reading else "searched"
 
 
 class DocumentsBar(Static):

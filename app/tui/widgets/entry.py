@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from octavo.app.tui.widgets.markdown_view import CodeBlock, MarkdownView
 
-_DOCUMENTS = "documents"  # key in the record of an answer that came from documents
+# Keys in the record of an answer that came from documents, and of one whose citations were not checked.
+_DOCUMENTS, _UNCHECKED = "documents", "unchecked"
 
 
 class Entry(Vertical, can_focus=True):
@@ -120,6 +121,7 @@ class Entry(Vertical, can_focus=True):
     def _show_state(self) -> None:
         """Classes go to the footer where they can: one on the entry styles every line of its text anew."""
         self.set_class(bool(self.part.left_out), "-left-out")
+        self.set_class(bool(self.part.message.record.get(_UNCHECKED)), "-unchecked")
         for footer in self.query_children(_Footer):
             footer.show_state()
 
@@ -211,8 +213,10 @@ def _notes(part: Part) -> list[str]:
         notes.append(f"not in the prompt: {part.left_out}")
     if not part.is_last or message.role == "user":
         return notes
+    unchecked = message.record.get(_UNCHECKED)
     if message.status == "streaming":
-        return [*notes, "writing…" if part.piece.text else "reading…"]
+        writing = "draft, checked against the sources when it ends" if unchecked else "writing…"
+        return [*notes, writing if part.piece.text else "reading…"]
     ending = {"cancelled": "stopped", "error": "broke off", "interrupted": "interrupted when Octavo ended"}
     record = message.record
     if record.get("refused"):
@@ -221,6 +225,8 @@ def _notes(part: Part) -> list[str]:
         notes.append(ending[message.status])
     elif record.get("finish_reason") == "length":
         notes.append("cut off at the longest answer allowed")
+    if unchecked and part.piece.text:
+        notes.append("never checked against the sources")
     if message.status == "error" and record.get("error"):
         notes.append(visible(str(record["error"])))
     usage, timings = record.get("usage") or {}, record.get("timings") or {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -14,6 +15,7 @@ from textual.widgets import TextArea
 from octavo.app.tui.dropped import dropped_paths
 from octavo.app.tui.pastes import Pastes
 from octavo.app.tui.state import InputHistory
+from octavo.app.tui.text import one_line
 
 _NEW_LINE_KEYS = frozenset({"ctrl+j", "shift+enter", "alt+enter", "ctrl+enter"})
 
@@ -54,11 +56,18 @@ class PromptInput(TextArea):
             classes=classes,
             compact=True,
             highlight_cursor_line=False,
-            placeholder="Ask anything  ·  / for commands",
         )
+        self.ask_about(())
         self.pastes = Pastes()
         self.is_completing = False  # while the list of completions is open, it gets the arrow keys
         self._inputs = history
+
+    def ask_about(self, names: Sequence[str]) -> None:
+        """Say in the empty input what is asked: the documents of these names, or, without any, anything."""
+        about = (
+            f"about {one_line(names[0], 40)}" if len(names) == 1 else "about these documents" if names else "anything"
+        )
+        self.placeholder = f"Ask {about}  ·  / for commands"
 
     def set_text(self, text: str) -> None:
         """Replace the input, a large text by a chip, with the cursor at its end."""

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from octavo.app.assistant.chat import AnswerDone, AnswerStarted
+from octavo.app.assistant.chat import AnswerDone, AnswerRepairing, AnswerStarted, AnswerText
 from octavo.app.assistant.history import system_of
 from octavo.app.documents.index_events import IndexFailed
 from octavo.app.tui.dropped import dropped_paths, named_paths
 from octavo.app.tui.screens.documents import DocumentsScreen
 from octavo.app.tui.screens.evidence import EvidenceScreen
 from octavo.app.tui.screens.source import SourceScreen
+from octavo.app.tui.widgets.document_line import linked
 from octavo.storage.documents import StoredDocument
 
 Start = Callable[..., Any]
@@ -100,7 +101,7 @@ async def test_open_begins_a_conversation_named_after_the_document(start: Start,
         await running.screen.run_command(f"/open {lease}")
         (document,) = await opened(running, "my lease.md")
         assert running.conversations.get(running.screen.conversation_id).title == "my lease.md"
-        await running.wait(lambda: "▤ my lease.md · search or read" in running.text(), "the bar")
+        await running.wait(lambda: "▤ my lease.md · searched" in running.text(), "the bar")
         await running.screen.action_new()
         await running.settle()
         assert "▤" not in running.text()
@@ -151,7 +152,11 @@ async def test_esc_leaves_what_one_is_in_before_it_stops_the_reading(
         assert stops == []
         await running.pilot.press("escape")
         assert stops == [True]
-        assert "reading stopped" in running.text()
+        assert "reading paused until the next answer" in running.text()
+        wanted: list[str | None] = []
+        monkeypatch.setattr(running.engine.reader, "want", wanted.append)
+        await running.send("Hello again")
+        await running.wait(lambda: wanted == [running.screen.conversation_id], "reading goes on")
 
 
 async def test_a_dropped_file_asks_first(start: Start, lease: Path) -> None:
@@ -324,13 +329,78 @@ async def test_a_citation_opens_its_source_at_the_span(start: Start, lease: Path
         await running.pilot.press("1")
         await running.wait(lambda: isinstance(running.app.screen, SourceScreen), "the source")
         await running.wait(lambda: running.app.screen.passage is not None, "the passage")
-        assert running.app.screen.passage.text == "The rent is 1,250 euros a month."
+        assert running.app.screen.passage.marked == "The rent is 1,250 euros a month."
         assert "Garden" in running.text()
         await running.pilot.press("escape")
         await running.pilot.press("v")
         await running.wait(lambda: isinstance(running.app.screen, EvidenceScreen), "the ledger")
         assert "chosen: among the best" in running.text()
         assert "borne out" in running.text()
+
+
+LONG_ANSWER = "The rent is 1,250 euros [C1]. It is due each month [C1]. The garden has 4 trees [C1]."
+
+
+def cited_thrice(document: StoredDocument) -> dict[str, Any]:
+    record = record_of(document)
+    (rent,) = record["citations"]
+    start = LEASE.index("The garden")
+    trees = rent | {"start": start, "end": start + 23, "quote": LEASE[start : start + 23], "supported": False}
+    return record | {"citations": [rent, dict(rent), trees]}
+
+
+async def test_citations_of_one_source_are_one_button_and_each_mark_opens_its_own_place(
+    start: Start, lease: Path
+) -> None:
+    async with start() as running:
+        await running.screen.run_command(f"/open {lease}")
+        (document,) = await opened(running, "my lease.md")
+        await answer(running, LONG_ANSWER, {"documents": cited_thrice(document)})
+        assert "sources  [C1]?  evidence  documents searched" in running.text()
+        entry = running.screen.transcript.entries[-1]
+        for place, marked in ((0, "The rent is 1,250 euros a month."), (2, "The garden has 4 trees.")):
+            entry.action_ask(f"cite #{place}")
+            await running.wait(lambda: isinstance(running.app.screen, SourceScreen), "the source")
+            await running.wait(lambda: running.app.screen.passage is not None, "the passage")
+            assert running.app.screen.passage.marked == marked
+            assert len(running.app.screen.passage.marks) == 2
+            await running.pilot.press("escape")
+        await running.screen.run_command("/source 2")
+        await running.wait(lambda: "The last answer has no source 2." in running.text(), "the sentence")
+        await running.screen.run_command("/source")
+        await running.wait(lambda: isinstance(running.app.screen, SourceScreen), "the source")
+
+
+def test_marks_are_links_to_their_own_citations() -> None:
+    def cite(name: str) -> dict[str, Any]:
+        return {"id": name}
+
+    record = {"citations": [cite("C1"), cite("C2"), cite("C1")]}
+    text = linked("A [C1]. B [C2] [C1]. C [C9], [x](C1).", record)
+    assert text == "A [[C1]](cite:#0). B [[C2]](cite:#1) [[C1]](cite:#2). C [C9], [x](C1)."
+
+
+async def test_a_text_is_marked_as_unchecked_until_it_is_checked(start: Start, lease: Path) -> None:
+    async with start() as running:
+        await running.screen.run_command(f"/open {lease}")
+        (document,) = await opened(running, "my lease.md")
+        store, conversation_id = running.conversations, running.screen.conversation_id
+        row = store.add_message(conversation_id, None, "assistant", "", status="streaming", record={"unchecked": True})
+        running.engine.emit(AnswerStarted(row, (), 10, 1000))
+        running.engine.emit(AnswerText(row.id, "The rent is 900 euros.", 5))
+        await running.wait(lambda: "draft, checked against the sources when it ends" in running.text(), "the footer")
+        assert running.screen.transcript.entries[-1].has_class("-unchecked")
+        running.engine.emit(AnswerRepairing(row.id, 1))
+        await running.wait(lambda: "1 sentence not borne out, trying again" in running.text(), "the state")
+        record = {"unchecked": False, "documents": record_of(document)}
+        running.engine.emit(AnswerDone(replace(row, text="It is 1,250 [C1].", status="complete", record=record), None))
+        await running.wait(lambda: "It is 1,250 [C1]." in running.text(), "the answer")
+        await running.settle()
+        assert not running.screen.transcript.entries[-1].has_class("-unchecked")
+        assert "never checked" not in running.text()
+        broken = replace(row, text="The rent is 900 euros.", status="error", record={"unchecked": True, "error": "x"})
+        running.engine.emit(AnswerDone(broken, None))
+        await running.wait(lambda: "never checked against the sources" in running.text(), "the note")
 
 
 async def test_a_refusal_shows_what_came_nearest(start: Start, lease: Path) -> None:
@@ -343,4 +413,8 @@ async def test_a_refusal_shows_what_came_nearest(start: Start, lease: Path) -> N
         await answer(running, "The documents do not answer this.", {"documents": record})
         assert "Not found in them: sky." in running.text()
         assert "my lease.md: The garden has *4* trees." in running.text()
-        assert "not answered, searched" in running.text()
+        running.screen.transcript.entries[-1].focus()
+        await running.pilot.press("1")
+        await running.wait(lambda: isinstance(running.app.screen, SourceScreen), "the source")
+        await running.pilot.press("escape")
+        assert "not answered, documents searched" in running.text()
