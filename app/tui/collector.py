@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import gc
 
+from textual._styles_cache import StylesCache
+
 # Passes over the young, the middle-aged and all objects: after so many new ones, and so many passes of the kind before.
 _THRESHOLDS = (10_000, 20, 50)
 
@@ -19,3 +21,12 @@ def spare_the_screen() -> None:
     """
     gc.set_threshold(*_THRESHOLDS)
     gc.freeze()
+
+
+def forget_painted() -> None:
+    """Let go of the lines that widgets painted which are gone.
+
+    A memo of colours in Textual is kept by the painter that asks, and so keeps the last 1,024 painters with every line
+    they hold, some kilobytes each (textual#6665).
+    """
+    StylesCache.get_inner_outer.cache_clear()

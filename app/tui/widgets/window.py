@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from textual.containers import VerticalScroll
 from textual.message import Message
 
+from octavo.app.tui.collector import forget_painted
 from octavo.app.tui.parts import Part, how_many
 from octavo.app.tui.widgets.entry import Entry
 
@@ -197,3 +198,4 @@ class PartsWindow(VerticalScroll, can_focus=False):
             await entry.end_stream()
         if entries:
             await self.remove_children(list(entries))
+            forget_painted()
