@@ -8,7 +8,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,10 +28,14 @@ _LONGEST_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class SoakRow:
-    """After so many turns; sizes in MB of 10^6 bytes. `conserved` tells whether slots and rows still add up."""
+    """After so many turns; sizes in MB of 10^6 bytes. Of the RSS, `kv_mb` lie in slots of the KV pool that held a page
+    so far: the pool is the process's from the start, and the system counts a slot from its first use on. `conserved`
+    tells whether slots and rows still add up.
+    """
 
     turns: int
     rss_mb: float
+    kv_mb: float
     open_files: int
     threads: int
     database_mb: float
@@ -50,7 +54,8 @@ class SoakRow:
 def soak(model: str | None, turns: int, tokens: int, rows: int, as_json: bool) -> None:
     """Ask many questions through the screen, painted without a terminal, in a home of its own.
 
-    Every twentieth turn begins a conversation, every tenth is stopped, and some conversations are deleted.
+    Every twentieth turn begins a conversation, every tenth is stopped, and some conversations are deleted. The RSS
+    grows until the KV pool was filled once; what it grows beside that is said at the end.
     """
     from octavo.app.models.resolve import resolve_model
     from octavo.app.settings import load_settings
@@ -61,13 +66,16 @@ def soak(model: str | None, turns: int, tokens: int, rows: int, as_json: bool) -
     if not found.present:
         raise AppError(f"{found.name} is not on this machine; `octavo models pull {found.name}` fetches it.")
     flags: dict[str, object] = {"model": str(found.path.absolute()), "generation": {"max_tokens": tokens}}
-    click.echo(f"{'turns':>6} {'RSS MB':>8} {'files':>6} {'threads':>8} {'database MB':>12} {'store MB':>9}  conserved")
+    click.echo(
+        f"{'turns':>6} {'RSS MB':>8} {'KV of it':>9} {'files':>6} {'threads':>8} {'database MB':>12} {'store MB':>9}"
+        "  conserved"
+    )
     with tempfile.TemporaryDirectory(prefix="octavo-soak-") as home:
         os.environ["OCTAVO_HOME"] = home
         started = time.perf_counter()
         measured = asyncio.run(_soak(flags, turns, max(turns // rows, 1)))
         seconds = time.perf_counter() - started
-    click.echo(f"{turns:,} turns in {seconds:.0f} s")
+    click.echo(f"{turns:,} turns in {seconds:.0f} s; {growth(measured)}")
     if as_json:
         click.echo(json.dumps({"seconds": round(seconds, 1), "rows": [asdict(row) for row in measured]}))
 
@@ -117,6 +125,7 @@ def _measure(app: OctavoApp, turns: int) -> SoakRow:
     return SoakRow(
         turns,
         round(process.memory_info().rss / 1e6, 1),
+        round(engine.most_occupied / 1e6, 1) if engine is not None and engine.cuda is None else 0.0,
         process.num_fds() if hasattr(process, "num_fds") else 0,
         threading.active_count(),
         round(_size(paths.database_file.parent, f"{paths.database_file.name}*") / 1e6, 2),
@@ -131,8 +140,20 @@ def _size(folder: Path, pattern: str) -> int:
 
 def _print(row: SoakRow) -> None:
     click.echo(
-        f"{row.turns:>6,} {row.rss_mb:>8.1f} {row.open_files:>6} {row.threads:>8} {row.database_mb:>12.2f} "
-        f"{row.store_mb:>9.1f}  {'yes' if row.conserved else 'no'}"
+        f"{row.turns:>6,} {row.rss_mb:>8.1f} {row.kv_mb:>9.1f} {row.open_files:>6} {row.threads:>8} "
+        f"{row.database_mb:>12.2f} {row.store_mb:>9.1f}  {'yes' if row.conserved else 'no'}"
+    )
+
+
+def growth(rows: Sequence[SoakRow]) -> str:
+    """What the second half of the turns added to the RSS, in words."""
+    last = rows[-1]
+    first = min(rows, key=lambda row: abs(row.turns - last.turns / 2))
+    added, kv = last.rss_mb - first.rss_mb, last.kv_mb - first.kv_mb
+    turns = max(last.turns - first.turns, 1)
+    return (
+        f"from turn {first.turns:,} on the RSS grew by {added:.1f} MB, of which {kv:.1f} MB are KV and "
+        f"{added - kv:.1f} MB ({1e3 * (added - kv) / turns:.0f} kB a turn) are not"
     )
 
 
