@@ -114,8 +114,12 @@ class _Bench:
         total, records = self.num_pages * self.page_bytes, self.num_pages * (self.page_bytes - space.shape.header_bytes)
 
         def write() -> None:
-            for begin in range(0, self.num_pages, _BATCH_PAGES):
-                _expect_none(space.write(self._pages[begin : begin + _BATCH_PAGES]))
+            under_way = [
+                space.submit_write(self._pages[begin : begin + _BATCH_PAGES])
+                for begin in range(0, self.num_pages, _BATCH_PAGES)
+            ]
+            for batch in under_way:
+                _expect_none(batch.result())
 
         def read(order: Sequence[int]) -> None:
             under_way: deque[Future[list[str | None]]] = deque()
@@ -156,7 +160,7 @@ class _Raw:
         folder.mkdir()
         self._threads = (WRITING_THREADS, READING_THREADS)
         self._longest_run = RUN_BYTES
-        self._files = SegmentFiles(folder, System(), write=True, direct=direct)
+        self._files = SegmentFiles(folder, System(), write=True, direct_unit=UNIT if direct else 0)
         self._buffers = ThreadBuffers()
         self._num_pages = num_pages
         self._page_units = space.shape.page_units
@@ -208,12 +212,16 @@ class _Raw:
 
 
 def _chain(root: bytes, num_pages: int, num_bytes: int) -> Iterator[_Page]:
-    """Pages of random bytes, each the parent of the next."""
-    parent = root
+    """Pages of random bytes, each the parent of the next, aligned in memory as those of the engine are."""
+    from octavo.storage.pagestore.aligned_io import AlignedBuffer
+
+    parent, memory = root, AlignedBuffer(num_pages * num_bytes).view
     for number in range(num_pages):
+        data = memory[number * num_bytes : (number + 1) * num_bytes]
+        data[:] = os.urandom(num_bytes)
         identity = hashlib.sha256(parent).digest()
         tokens = tuple(range(number, number + _PAGE_TOKENS))
-        yield _Page(identity, parent, tokens, memoryview(os.urandom(num_bytes)))
+        yield _Page(identity, parent, tokens, data)
         parent = identity
 
 

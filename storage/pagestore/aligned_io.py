@@ -11,6 +11,7 @@ import errno
 import mmap
 import os
 import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from octavo.storage.pagestore.errors import AlignmentError
 
 UNIT = 4096  # bytes: a multiple of every common sector size, and the size of a memory page
+MEMORY_UNIT = 512  # bytes that memory must be aligned to, where the disk asks for no more
 _HUGE = 2 << 20
 _MAP = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # shared memory, mmap's default, gets no huge pages
 _KEEP_SIZE_AND_PUNCH = 0x03  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
@@ -53,6 +55,14 @@ class AlignedBuffer:
         return len(self.view)
 
 
+def address(buffer: memoryview | bytes | bytearray) -> int:
+    """Where the buffer begins in memory."""
+    try:
+        return ctypes.addressof(ctypes.c_char.from_buffer(buffer))
+    except (TypeError, ValueError):  # read-only, or empty
+        return np.frombuffer(buffer, dtype=np.uint8).ctypes.data if len(buffer) else 0
+
+
 class ThreadBuffers(threading.local):
     """One buffer for each thread, which grows to the largest size asked for."""
 
@@ -76,11 +86,11 @@ class System:
     def close(self, descriptor: int) -> None:
         os.close(descriptor)
 
-    def preadv(self, descriptor: int, buffer: memoryview, offset: int) -> int:
-        return os.preadv(descriptor, [buffer], offset)
+    def preadv(self, descriptor: int, parts: Sequence[memoryview], offset: int) -> int:
+        return os.preadv(descriptor, parts, offset)
 
-    def pwritev(self, descriptor: int, buffer: memoryview, offset: int) -> int:
-        return os.pwritev(descriptor, [buffer], offset)
+    def pwritev(self, descriptor: int, parts: Sequence[memoryview], offset: int) -> int:
+        return os.pwritev(descriptor, parts, offset)
 
     def sync(self, descriptor: int) -> None:
         """Data, and what is needed to read it again, is on the disk afterwards."""
@@ -124,15 +134,15 @@ def _libc() -> ctypes.CDLL | None:
         return None
 
 
-def read_units(system: System, descriptor: int, buffer: memoryview, offset: int) -> None:
-    """Fill `buffer` from `offset`; a read that came up short is continued.
+def read_units(system: System, descriptor: int, parts: Sequence[memoryview], offset: int) -> None:
+    """Fill `parts`, one after the other, from `offset`; a read that came up short is continued.
 
     Raises AlignmentError unless all is whole units, and OSError, also for a file that ends before the range does.
     """
-    _check_alignment(buffer, offset)
-    done = 0
-    while done < len(buffer):
-        got = system.preadv(descriptor, buffer[done:], offset + done)
+    _check_alignment(parts, offset)
+    num_bytes, done = sum(map(len, parts)), 0
+    while done < num_bytes:
+        got = system.preadv(descriptor, _after(parts, done), offset + done)
         # What lies past the last whole unit is read again: the next read must be aligned, too.
         whole = got // UNIT * UNIT
         if whole <= 0:
@@ -140,42 +150,68 @@ def read_units(system: System, descriptor: int, buffer: memoryview, offset: int)
         done += whole
 
 
-def write_units(system: System, descriptor: int, buffer: memoryview, offset: int) -> None:
-    """Write `buffer` at `offset`; a write that came up short is continued. Raises as `read_units` does."""
-    _check_alignment(buffer, offset)
-    done = 0
-    while done < len(buffer):
-        whole = system.pwritev(descriptor, buffer[done:], offset + done) // UNIT * UNIT
+def write_units(system: System, descriptor: int, parts: Sequence[memoryview], offset: int) -> None:
+    """Write `parts`, one after the other, at `offset`; a write that came up short is continued.
+
+    Raises as `read_units` does.
+    """
+    _check_alignment(parts, offset)
+    num_bytes, done = sum(map(len, parts)), 0
+    while done < num_bytes:
+        whole = system.pwritev(descriptor, _after(parts, done), offset + done) // UNIT * UNIT
         if whole <= 0:
             raise OSError(errno.EIO, "a write stopped within a sector")
         done += whole
 
 
-def _check_alignment(buffer: memoryview, offset: int) -> None:
-    address = ctypes.addressof(ctypes.c_char.from_buffer(buffer)) if len(buffer) else 0
-    if offset % UNIT or len(buffer) % UNIT or address % UNIT:
-        raise AlignmentError(
-            f"A transfer of {len(buffer)} bytes between memory at {address:#x} and offset {offset} of a file is not "
-            f"aligned to {UNIT} bytes."
-        )
+def _after(parts: Sequence[memoryview], done: int) -> list[memoryview]:
+    """What is left of `parts` after their first `done` bytes."""
+    left: list[memoryview] = []
+    for part in parts:
+        if done < len(part):
+            left.append(part[done:] if done else part)
+        done = max(done - len(part), 0)
+    return left
 
 
-def direct_works(system: System, folder: Path) -> bool:
-    """Whether files in `folder` can be written and read past the page cache; tried with a small file."""
-    if not _DIRECT:
-        return False
-    path = folder / f"probe-{os.getpid()}"
-    buffer = AlignedBuffer(UNIT).view
-    try:
+def _check_alignment(parts: Sequence[memoryview], offset: int) -> None:
+    for part in parts:
+        start = address(part)
+        if offset % UNIT or len(part) % UNIT or start % MEMORY_UNIT:
+            raise AlignmentError(
+                f"A transfer of {len(part)} bytes between memory at {start:#x} and offset {offset} of a file is not "
+                f"aligned to {UNIT} bytes."
+            )
+
+
+def _aligned_only_to(unit: int) -> memoryview:
+    """A unit of memory that is aligned to `unit` bytes, and to no more."""
+    return AlignedBuffer(2 * UNIT).view[unit % UNIT :][:UNIT]
+
+
+def direct_unit(attempt: Callable[[memoryview], None]) -> int:
+    """Bytes that memory must be aligned to for transfers past the page cache, 0 if none get through.
+
+    `attempt` makes transfers with the memory it is given; it raises OSError if they fail.
+    """
+    for unit in (MEMORY_UNIT, UNIT):
+        with contextlib.suppress(OSError):
+            attempt(_aligned_only_to(unit))
+            return unit
+    return 0
+
+
+def direct_works(system: System, folder: Path) -> int:
+    """`direct_unit` of files in `folder`, tried with a small one."""
+
+    def attempt(memory: memoryview) -> None:
         descriptor = system.open(path, write=True, create=True, direct=True)
-    except OSError:
-        return False
-    try:
-        write_units(system, descriptor, buffer, 0)
-        read_units(system, descriptor, buffer, 0)
-    except OSError:
-        return False
-    finally:
-        system.close(descriptor)
-        system.unlink(path)
-    return True
+        try:
+            write_units(system, descriptor, [memory], 0)
+            read_units(system, descriptor, [memory], 0)
+        finally:
+            system.close(descriptor)
+            system.unlink(path)
+
+    path = folder / f"probe-{os.getpid()}"
+    return direct_unit(attempt) if _DIRECT else 0

@@ -27,7 +27,8 @@ class Batch:
         self.new: list[tuple[int, NewPage, bytes]] = []  # with its token ids, packed
         self.twins: list[tuple[int, NewPage]] = []  # of a page that is there, or is new in this batch
         self.known: dict[bytes, int] = {}  # of the pages that are there, by identity
-        self._depths: dict[bytes, int] = {}
+        self.depths: dict[bytes, int] = {}  # of the new pages that have a place, by identity
+        self._parents: dict[bytes, int] = {}  # depths of pages that are there, or under way
         self._core = core
         self._sort(pages)
         # Making room must not cost a page that this batch goes on from, or is about to share.
@@ -42,11 +43,12 @@ class Batch:
 
     def placed(self) -> Iterator[Placed]:
         """The new pages that have a place, in order."""
-        written = self._core.totals["bytes_written"]
         for (number, page, packed), place in zip(self.new, self.places, strict=False):
-            depth = self._depths[page.identity] = self._depths.get(page.parent, -1) + 1
+            parent = self.depths.get(page.parent, self._parents.get(page.parent, -1))
+            depth = self.depths[page.identity] = parent + 1
+            written = self._core.totals["bytes_written"]
+            self._core.add(bytes_written=self.space.shape.page_bytes)
             yield Placed(number, page, packed, self._core.next_epoch(), depth, place, written)
-            written += self.space.shape.page_bytes
 
     def fail_all(self, reason: str) -> None:
         """Nothing was kept."""
@@ -54,9 +56,13 @@ class Batch:
 
     def _sort(self, pages: Sequence[NewPage]) -> None:
         wanted = {page.identity for page in pages} | {page.parent for page in pages}
+        under_way = self._core.under_way.depths()
+        if any(page.identity in under_way for page in pages):
+            self._core.settle()
+            under_way.clear()
         found = self._core.index.find(self.space.number, list(wanted))
         self.known = {identity: page.page_id for identity, page in found.items()}
-        self._depths = {identity: page.depth for identity, page in found.items()}
+        self._parents = under_way | {identity: page.depth for identity, page in found.items()}
         tokens = {identity: page.packed_tokens for identity, page in found.items()}
         for number, page in enumerate(pages):
             packed = pack_numbers("I", page.token_ids)

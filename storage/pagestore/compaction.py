@@ -77,6 +77,6 @@ def _copy(core: Core, page: StoredPage, place: Place, shape: Shape) -> None:
     core.files.read(page.place.segment, buffer.view, page.place.start)
     old = parse_header(buffer.view[: shape.header_bytes])
     if old is not None:
-        lay_header(dataclasses.replace(old, place=place), buffer.array)
+        lay_header(dataclasses.replace(old, place=place), buffer.view)
     core.files.write(place.segment, buffer.view, place.start)
     core.add(bytes_written=shape.page_bytes)

@@ -6,14 +6,15 @@ import sqlite3
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from octavo.storage.pagestore.aligned_io import UNIT
 from octavo.storage.pagestore.extents import ExtentMap
 from octavo.storage.pagestore.index import Index, StoredPage
-from octavo.storage.pagestore.records import Shape
+from octavo.storage.pagestore.records import Place, Shape
 from octavo.storage.pagestore.segments import SegmentFiles
 
 INDEX_FILE = "index.db"
@@ -60,6 +61,29 @@ class Leases:
             self._ended.wait_for(lambda: waited_for.isdisjoint(self._counts))
 
 
+class WritesUnderWay:
+    """Batches that are being written, the oldest first, with the depths of their pages, which no index knows yet.
+
+    For whoever holds the right to write.
+    """
+
+    def __init__(self) -> None:
+        self._batches: deque[tuple[Future[list[str | None]], Mapping[bytes, int]]] = deque()
+
+    def add(self, batch: Future[list[str | None]], depths: Mapping[bytes, int]) -> None:
+        self._batches.append((batch, depths))
+
+    def wait(self, most: int = 0) -> None:
+        """Return when no more than `most` batches are under way."""
+        while self._batches and (len(self._batches) > most or self._batches[0][0].done()):
+            wait([self._batches.popleft()[0]])
+
+    def depths(self) -> dict[bytes, int]:
+        """Depths of the pages that are under way, by identity."""
+        self.wait(len(self._batches))
+        return {identity: depth for _, depths in self._batches for identity, depth in depths.items()}
+
+
 @dataclass(slots=True)
 class Core:
     """The state of an open store.
@@ -75,6 +99,8 @@ class Core:
     extents: ExtentMap = field(default_factory=ExtentMap)
     leases: Leases = field(default_factory=Leases)
     writing: threading.RLock = field(default_factory=threading.RLock)
+    under_way: WritesUnderWay = field(default_factory=WritesUnderWay)
+    not_kept: deque[Place] = field(default_factory=deque)  # places of pages that were not; whoever writes frees them
     noting: threading.Lock = field(default_factory=threading.Lock)
     totals: Counter[str] = field(default_factory=Counter)
     bad: set[int] = field(
@@ -96,6 +122,12 @@ class Core:
         with self.noting:
             for name, amount in amounts.items():
                 self.totals[name] += amount
+
+    def settle(self) -> None:
+        """Return when nothing is being written any more. For whoever holds the right to write, outside transactions."""
+        self.under_way.wait()
+        while self.not_kept:
+            self.extents.release(self.not_kept.popleft())
 
     def mark_bad(self, page: StoredPage) -> None:
         with self.noting:

@@ -68,6 +68,8 @@ def drop_bad(core: Core) -> None:
     """Give up the pages that were found damaged, as far as the disk allows."""
     with core.noting:
         bad = tuple(core.bad)
+    if bad:
+        core.settle()
     for page_id in bad:
         page = core.index.by_id(page_id)
         if page is None:

@@ -63,6 +63,7 @@ class Index:
         self.path = path
         self.longest_log = longest_log
         self._looking = threading.Lock()
+        self._changing = threading.Lock()
         self._writer = connect(path, write=True) if write else None
         try:
             if self._writer is not None:
@@ -98,21 +99,25 @@ class Index:
 
     @contextlib.contextmanager
     def atomic(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
-        """What is written inside is committed at the end, or nothing is; `durable`: on the disk, too."""
-        if durable:
-            self.writer.execute("PRAGMA synchronous = FULL")
-        try:
-            self.writer.execute("BEGIN IMMEDIATE")
-            try:
-                yield self.writer
-                self.writer.execute("COMMIT")
-            except BaseException:
-                if self.writer.in_transaction:
-                    self.writer.execute("ROLLBACK")
-                raise
-        finally:
+        """What is written inside is committed at the end, or nothing is; `durable`: on the disk, too.
+
+        A thread waits while another one is inside.
+        """
+        with self._changing:
             if durable:
-                self.writer.execute("PRAGMA synchronous = NORMAL")
+                self.writer.execute("PRAGMA synchronous = FULL")
+            try:
+                self.writer.execute("BEGIN IMMEDIATE")
+                try:
+                    yield self.writer
+                    self.writer.execute("COMMIT")
+                except BaseException:
+                    if self.writer.in_transaction:
+                        self.writer.execute("ROLLBACK")
+                    raise
+            finally:
+                if durable:
+                    self.writer.execute("PRAGMA synchronous = NORMAL")
 
     def checkpoint(self) -> None:
         """Empty the log, so that what was deleted is in no file any more."""

@@ -6,10 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from octavo.storage.pagestore.aligned_io import AlignedBuffer
+from octavo.storage.pagestore.aligned_io import UNIT, AlignedBuffer, units
 from octavo.storage.pagestore.core import SpaceKey
 from octavo.storage.pagestore.records import (
     HASH_BYTES,
@@ -17,6 +14,7 @@ from octavo.storage.pagestore.records import (
     ORIGINS,
     PageHeader,
     Place,
+    Shape,
     pack_header,
     page_checksums,
     record_seed,
@@ -66,12 +64,21 @@ def check_page(page: NewPage, space: SpaceKey) -> None:
         raise ValueError(f"the name of an owner has 1 to {LONGEST_OWNER} bytes")
 
 
-def lay_page(space: SpaceKey, placed: Placed, out: NDArray[np.uint8]) -> PageHeader:
-    """Lay a page out in `out`, uint8 [page_bytes], and return its header."""
+def spare_bytes(shape: Shape, *, is_aligned: bool) -> int:
+    """Bytes of memory that `lay_page` needs for a page."""
+    return shape.header_bytes + units(shape.body_bytes % UNIT) * UNIT if is_aligned else shape.page_bytes
+
+
+def lay_page(
+    space: SpaceKey, placed: Placed, spare: memoryview, *, is_aligned: bool
+) -> tuple[PageHeader, list[memoryview]]:
+    """The page's header, and the memory that is written to the disk for it, one part after the other.
+
+    Whole units of its data are written from where they are if they are aligned there; the rest, the header among it,
+    is laid out in `spare`, `spare_bytes` long.
+    """
     shape, page = space.shape, placed.page
-    body = out[shape.header_bytes :]
-    body[: shape.body_bytes] = np.frombuffer(memoryview(page.data).cast("B"), dtype=np.uint8)
-    body[shape.body_bytes :] = 0
+    data = memoryview(page.data).cast("B")
     header = PageHeader(
         epoch=placed.epoch,
         bytes_written=placed.bytes_written,
@@ -83,22 +90,28 @@ def lay_page(space: SpaceKey, placed: Placed, out: NDArray[np.uint8]) -> PageHea
         parent=page.parent,
         owner=page.owner,
         packed_tokens=placed.packed_tokens,
-        packed_checksums=page_checksums(body.data, record_seed(page.identity, placed.epoch), shape),
+        packed_checksums=page_checksums(data, record_seed(page.identity, placed.epoch), shape),
         shape=shape,
     )
-    lay_header(header, out)
-    return header
+    lay_header(header, spare)
+    straight = len(data) // UNIT * UNIT if is_aligned else 0
+    used = shape.header_bytes + len(data) - straight
+    spare[shape.header_bytes : used] = data[straight:]
+    spare[used:] = bytes(len(spare) - used)
+    if straight:
+        return header, [spare[: shape.header_bytes], data[:straight], spare[shape.header_bytes :]]
+    return header, [spare]
 
 
-def lay_header(header: PageHeader, out: NDArray[np.uint8]) -> None:
-    """Put the header at the start of `out`, uint8 [header_bytes or more], with zeros behind it."""
+def lay_header(header: PageHeader, out: memoryview) -> None:
+    """Put the header at the start of `out`, header_bytes or more, with zeros behind it."""
     packed = pack_header(header)
-    out[: len(packed)] = np.frombuffer(packed, dtype=np.uint8)
-    out[len(packed) : header.shape.header_bytes] = 0
+    out[: len(packed)] = packed
+    out[len(packed) : header.shape.header_bytes] = bytes(header.shape.header_bytes - len(packed))
 
 
 def header_buffer(header: PageHeader) -> memoryview:
     """The header alone, aligned, in whole units."""
-    buffer = AlignedBuffer(header.shape.header_bytes)
-    lay_header(header, buffer.array)
-    return buffer.view
+    view = AlignedBuffer(header.shape.header_bytes).view
+    lay_header(header, view)
+    return view

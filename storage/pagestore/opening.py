@@ -35,10 +35,10 @@ def take_lock(folder: Path) -> WriterLock:
 
 def open_writer(folder: Path, cap: int | None, system: System, direct: bool | None) -> Core:
     """The store in `folder`, which is made if need be, as its last writer left it. Raises StorageError, OSError."""
-    works = direct is not False and direct_works(system, folder)
-    if direct and not works:
+    unit = direct_works(system, folder) if direct is not False else 0
+    if direct and not unit:
         raise PageStoreError(f"{folder} cannot be written past the page cache (O_DIRECT); choose another disk.")
-    files = SegmentFiles(folder, system, write=True, direct=works)
+    files = SegmentFiles(folder, system, write=True, direct_unit=unit)
     found = files.found()
     path = folder / INDEX_FILE
     lost = "was lost" if found and (not path.exists() or not path.stat().st_size) else ""
@@ -71,8 +71,9 @@ def open_reader(folder: Path, cap: int | None, system: System, direct: bool | No
     path = folder / INDEX_FILE
     if not path.exists():
         raise PageStoreMissingError(f"There is no page store in {folder} yet.")
-    files = SegmentFiles(folder, system, write=False, direct=False)
-    files.direct = direct is not False and files.reads_directly()
+    files = SegmentFiles(folder, system, write=False, direct_unit=0)
+    if direct is not False:
+        files.read_directly()
     index = Index(path, write=False)
     core = Core(folder, cap, files, index, writable=False)
     core.totals.update(index.counters())

@@ -1,4 +1,7 @@
-"""Reading pages: neighbours in one long read, on a few threads, and every record checked before anybody sees it."""
+"""Reading pages: neighbours in one long read, on a few threads, and every record checked before anybody sees it.
+
+Bytes of whole pages go from the disk straight to where they are wanted, and are checked there.
+"""
 
 from __future__ import annotations
 
@@ -6,66 +9,38 @@ import queue
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-import numpy as np
-
-from octavo.storage.pagestore.aligned_io import UNIT, AlignedBuffer, units
+from octavo.storage.pagestore.aligned_io import UNIT, AlignedBuffer
 from octavo.storage.pagestore.core import Core
 from octavo.storage.pagestore.errors import is_passing, why_not
 from octavo.storage.pagestore.index import StoredPage
-from octavo.storage.pagestore.records import Shape, body_checksum, record_checksums, record_seed
+from octavo.storage.pagestore.pieces import Piece, ReadPlan, joined, plan_read
+from octavo.storage.pagestore.records import Shape
 
-THREADS = 8  # enough that some are in the disk while others check and copy
+THREADS = 8  # enough that some are in the disk while others check
 _BUFFERS = THREADS + 4
-RUN_BYTES = 1 << 20  # longest read that joins several pages
-_GAP_UNITS = 4  # between two pieces, read along rather than skipped
 _GONE = "The page is no longer in the store."
 _NOT_READ = "The page was not read."
 
 Read = tuple[StoredPage, int, int, memoryview]
 
 
-@dataclass(slots=True)
-class _Piece:
-    """Some neighbouring layers of one page, and where their bytes go: `out`, num_layers * record_bytes long."""
-
-    number: int
-    page: StoredPage
-    shape: Shape
-    first_layer: int
-    num_layers: int
-    out: memoryview
-    start: int = 0  # first unit in the segment
-    end: int = 0
-    offset: int = 0  # in the first unit
-
-    def __post_init__(self) -> None:
-        self.locate(self.page)
-
-    def locate(self, page: StoredPage) -> None:
-        """The piece is where `page` says it is."""
-        self.page = page
-        first = page.place.start * UNIT + self.shape.header_bytes + self.first_layer * self.shape.record_bytes
-        self.start, self.offset = divmod(first, UNIT)
-        self.end = self.start + units(self.offset + len(self.out))
-
-
 class _Batch:
     """The reads of one call. Its future is done when the last job is, not before: buffers are written to until then."""
 
-    def __init__(self, pieces: Sequence[_Piece]) -> None:
+    def __init__(self, pieces: Sequence[Piece]) -> None:
         self.future: Future[list[str | None]] = Future()
         self.future.set_running_or_notify_cancel()  # it cannot be cancelled
         self.results: list[str | None] = [_NOT_READ] * len(pieces)
         self.page_ids = [piece.page.page_id for piece in pieces]
         self.problem: BaseException | None = None
-        self.jobs = deque(_joined(pieces))
+        self.jobs = deque(joined(pieces))
         self.num_left = len(self.jobs)
 
-    def next_job(self) -> list[_Piece] | None:
+    def next_job(self) -> list[Piece] | None:
         """A run of pieces that nobody has taken yet."""
         try:
             return self.jobs.popleft()
@@ -75,13 +50,12 @@ class _Batch:
 
 @dataclass(slots=True)
 class _Loaded:
-    """A job whose bytes are in `buffer`, from unit `begin` on; or could not be had."""
+    """A job that was read as planned, with the help of `buffer`; None for the plan if it could not be."""
 
     batch: _Batch
-    job: list[_Piece]
+    job: list[Piece]
+    plan: ReadPlan | None
     buffer: AlignedBuffer
-    begin: int
-    failed: bool
 
 
 class PageReader:
@@ -116,7 +90,7 @@ class PageReader:
                 raise ValueError(f"a page has {shape.num_layers} layers, not {first_layer + num_layers}")
             if len(view) != num_layers * shape.record_bytes:
                 raise ValueError(f"the buffer must be {num_layers} x {shape.record_bytes} bytes")
-            pieces.append(_Piece(number, page, shape, first_layer, num_layers, view))
+            pieces.append(Piece(number, page, shape, first_layer, num_layers, view))
         batch = _Batch(pieces)
         if not pieces:
             batch.future.set_result([])
@@ -137,21 +111,17 @@ class PageReader:
                 finally:
                     self._delivering.release()
 
-    def _load(self, batch: _Batch, job: list[_Piece], buffer: AlignedBuffer) -> _Loaded:
-        begin = job[0].start
-        num_bytes = (_end_of(job) - begin) * UNIT
-        failed = True
+    def _load(self, batch: _Batch, job: list[Piece], buffer: AlignedBuffer) -> _Loaded:
+        files, place, plan = self._core.files, job[0].page.place, None
         try:
-            if len(buffer) < num_bytes:
-                buffer = AlignedBuffer(num_bytes)
-            self._core.files.read(job[0].page.place.segment, buffer.view[:num_bytes], begin)
-            self._core.add(bytes_read=num_bytes)
-            failed = False
+            plan, buffer = plan_read(job, buffer, files.memory_unit)
+            files.read_scattered(place.segment, plan.parts, job[0].start)
+            self._core.add(bytes_read=sum(map(len, plan.parts)))
         except OSError:
-            pass  # each page is tried alone, and the reason told then
+            plan = None  # each page is tried alone, and the reason told then
         except BaseException as error:
             batch.problem = error
-        return _Loaded(batch, job, buffer, begin, failed)
+        return _Loaded(batch, job, plan, buffer)
 
     def _deliver_loaded(self) -> None:
         """Hand out what was read, by whichever thread."""
@@ -173,16 +143,16 @@ class PageReader:
                     batch.future.set_result(batch.results)
 
     def _hand_out(self, loaded: _Loaded) -> None:
+        if loaded.plan is not None:
+            loaded.plan.finish()
         for piece in loaded.job:
-            problem = None
-            if not loaded.failed:
-                problem = _deliver(piece, loaded.buffer, (piece.start - loaded.begin) * UNIT)
-            if loaded.failed or problem is not None:
+            if loaded.plan is not None and piece.damage() is None:
+                loaded.batch.results[piece.number] = None
+            else:
                 # One bad sector must cost one page, not all those that were to be read along with it.
-                problem = self._alone(piece)
-            loaded.batch.results[piece.number] = problem
+                loaded.batch.results[piece.number] = self._alone(piece)
 
-    def _alone(self, piece: _Piece) -> str | None:
+    def _alone(self, piece: Piece) -> str | None:
         """Read a piece that failed once more, where its page lies now; a page that fails again is given up."""
         try:
             page = self._core.index.by_id(piece.page.page_id)
@@ -194,7 +164,8 @@ class PageReader:
         buffer = AlignedBuffer((piece.end - piece.start) * UNIT)
         try:
             self._core.files.read(page.place.segment, buffer.view, piece.start)
-            problem = _deliver(piece, buffer, 0)
+            piece.out[:] = buffer.view[piece.offset : piece.offset + len(piece.out)]
+            problem = piece.damage()
         except OSError as error:
             problem = why_not("The page could not be read", error)
             if is_passing(error):
@@ -204,49 +175,3 @@ class PageReader:
             self._core.add(read_failures=1)
             self._core.note(problem)
         return problem
-
-
-def _joined(pieces: Sequence[_Piece]) -> Iterator[list[_Piece]]:
-    """Runs of pieces that lie beside each other, each short enough for one read."""
-    run: list[_Piece] = []
-    for piece in sorted(pieces, key=lambda piece: (piece.page.place.segment, piece.start)):
-        if run:
-            # Neighbouring layers share a unit.
-            near = piece.start - _end_of(run) <= _GAP_UNITS
-            same = piece.page.place.segment == run[0].page.place.segment
-            short = (piece.end - run[0].start) * UNIT <= RUN_BYTES
-            if not (same and short and near):
-                yield run
-                run = []
-        run.append(piece)
-    if run:
-        yield run
-
-
-def _end_of(job: Sequence[_Piece]) -> int:
-    """The unit after the last that a job reads."""
-    return max(piece.end for piece in job)
-
-
-def _deliver(piece: _Piece, buffer: AlignedBuffer, at: int) -> str | None:
-    """Check the records of a piece, whose first unit is at byte `at`, and copy them out if all are what was written."""
-    begin = at + piece.offset
-    end = begin + len(piece.out)
-    problem = _damage(piece, buffer.view[begin:end])
-    if problem is None:
-        np.frombuffer(piece.out, dtype=np.uint8)[:] = buffer.array[begin:end]
-    return problem
-
-
-def _damage(piece: _Piece, data: memoryview) -> str | None:
-    """The first layer that is not what was written."""
-    page, shape = piece.page, piece.shape
-    seed = record_seed(page.identity, page.page_id)
-    if piece.num_layers == shape.num_layers and body_checksum(data, seed) == page.body_checksum:
-        return None
-    layers, written = range(piece.first_layer, piece.first_layer + piece.num_layers), page.checksums
-    found = record_checksums(data, seed, layers, shape)
-    for layer, checksum in zip(layers, found, strict=True):
-        if checksum != written[layer]:
-            return f"Layer {layer} of a page is damaged on the disk; the page is computed again."
-    return None

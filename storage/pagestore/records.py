@@ -116,8 +116,8 @@ def body_checksum(data: memoryview, seed: int) -> int:
 def page_checksums(data: memoryview, seed: int, shape: Shape) -> bytes:
     """Packed: those of all records, and that of them together; `data` begins with the records of a page."""
     data = data[: shape.body_bytes]
-    checksums = (*record_checksums(data, seed, range(shape.num_layers), shape), body_checksum(data, seed))
-    return pack_numbers("Q", checksums)
+    whole = body_checksum(data, seed)  # first: it brings the bytes near while other threads run
+    return pack_numbers("Q", (*record_checksums(data, seed, range(shape.num_layers), shape), whole))
 
 
 def pack_header(header: PageHeader) -> bytes:

@@ -27,6 +27,7 @@ def make_room(core: Core, space: SpaceKey, count: int) -> tuple[list[Place], str
     try:
         while len(places) < count:
             if not core.extents.add_run(space.number, page_units):
+                core.settle()
                 reason = _add_segment(core, space)
                 if reason and not _evict(core, space, count - len(places)):
                     break
@@ -167,6 +168,7 @@ def enforce_cap(core: Core) -> None:
 
     if core.cap is None or core.num_bytes <= core.cap:
         return
+    core.settle()
     core.index.checkpoint()
     while core.num_bytes > core.cap and core.extents.segments:
         compact(core, until=lambda: core.num_bytes <= (core.cap or 0))

@@ -5,20 +5,33 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
-from octavo.storage.pagestore.aligned_io import UNIT, AlignedBuffer, System, read_units, write_units
+from octavo.storage.pagestore.aligned_io import (
+    MEMORY_UNIT,
+    UNIT,
+    AlignedBuffer,
+    System,
+    direct_unit,
+    read_units,
+    write_units,
+)
 
 _NAME = re.compile(r"([0-9]{8,})\.pages")
 _ZEROS = 1 << 20
 
 
 class SegmentFiles:
-    """The segments in `folder`. Any thread may read; one at a time may write, make or remove."""
+    """The segments in `folder`. Any thread may read; one at a time may write, make or remove.
 
-    def __init__(self, folder: Path, system: System, *, write: bool, direct: bool) -> None:
+    Memory is aligned to `memory_unit` bytes in every transfer; 0 for `direct_unit` means through the page cache.
+    """
+
+    def __init__(self, folder: Path, system: System, *, write: bool, direct_unit: int) -> None:
         self.folder = folder
-        self.direct = direct
+        self.direct = direct_unit > 0
+        self.memory_unit = direct_unit or MEMORY_UNIT
         self._system = system
         self._write = write
         self._descriptors: dict[int, int] = {}
@@ -34,21 +47,19 @@ class SegmentFiles:
                     sizes[int(name[1])] = path.stat().st_size
         return sizes
 
-    def reads_directly(self) -> bool:
-        """Whether a segment that is there can be read past the page cache; True if there is none to try."""
-        buffer = AlignedBuffer(UNIT).view
-        for number in sorted(self.found())[:1]:
+    def read_directly(self) -> None:
+        """From now on read past the page cache, if a segment that is there, or none, shows that it works."""
+        segments = sorted(self.found())
+
+        def attempt(memory: memoryview) -> None:
+            descriptor = self._system.open(self._path(segments[0]), write=False, direct=True)
             try:
-                descriptor = self._system.open(self._path(number), write=False, direct=True)
-            except OSError:
-                return False
-            try:
-                read_units(self._system, descriptor, buffer, 0)
-            except OSError:
-                return False
+                read_units(self._system, descriptor, [memory], 0)
             finally:
                 self._system.close(descriptor)
-        return True
+
+        unit = direct_unit(attempt) if segments else UNIT
+        self.direct, self.memory_unit = unit > 0, unit or MEMORY_UNIT
 
     def create(self, number: int, num_units: int) -> None:
         """Make a segment with its space reserved. Raises OSError, and leaves nothing behind then."""
@@ -77,11 +88,19 @@ class SegmentFiles:
 
     def read(self, number: int, buffer: memoryview, start: int) -> None:
         """Fill `buffer` (whole units) from unit `start`. Raises OSError."""
-        read_units(self._system, self._descriptor(number), buffer, start * UNIT)
+        read_units(self._system, self._descriptor(number), [buffer], start * UNIT)
+
+    def read_scattered(self, number: int, parts: Sequence[memoryview], start: int) -> None:
+        """Fill `parts` (each whole units), one after the other, from unit `start`. Raises OSError."""
+        read_units(self._system, self._descriptor(number), parts, start * UNIT)
 
     def write(self, number: int, buffer: memoryview, start: int) -> None:
         """Write `buffer` (whole units) at unit `start`. Raises OSError."""
-        write_units(self._system, self._descriptor(number), buffer, start * UNIT)
+        write_units(self._system, self._descriptor(number), [buffer], start * UNIT)
+
+    def write_gathered(self, number: int, parts: Sequence[memoryview], start: int) -> None:
+        """Write `parts` (each whole units), one after the other, at unit `start`. Raises OSError."""
+        write_units(self._system, self._descriptor(number), parts, start * UNIT)
 
     def sync(self, number: int) -> None:
         """What was written to the segment is on the disk afterwards. Raises OSError."""

@@ -46,8 +46,8 @@ class Session:
             self._numbers[root, shape] = number
         return SpaceKey(number, root, shape)
 
-    def changing(self, change: Callable[[Core], _T]) -> _T:
-        """What `change` returns, called while nobody else writes.
+    def changing(self, change: Callable[[Core], _T], *, settled: bool = True) -> _T:
+        """What `change` returns, called while nobody else writes; with `settled` what was begun is written before.
 
         Raises PageStoreBusyError if the store is read only, and PageStoreError if it is closed or the disk fails.
         """
@@ -58,6 +58,8 @@ class Session:
             if self._closed:
                 raise PageStoreError(f"The page store {core.folder} is closed.")
             try:
+                if settled or core.index_is_damaged:
+                    core.settle()
                 if core.index_is_damaged:
                     opening.rebuild(core)
                     self._numbers.clear()
@@ -72,6 +74,7 @@ class Session:
             if self._closed:
                 return
             self._closed = True
+            core.settle()
             self.reader.close()
             self.writer.close()
             try:

@@ -45,24 +45,32 @@ class Space:
         return pages
 
     def write(self, pages: Sequence[NewPage]) -> list[str | None]:
-        """Keep a batch of pages; for each None, or one sentence saying why it was not kept.
+        """`submit_write`, waited for."""
+        return self.submit_write(pages).result()
 
-        On return what was kept is on the disk and committed. The first page under an identity stays, and gains the
-        owner of every later one. Raises ValueError for a page that is not of this space's shape.
+    def submit_write(self, pages: Sequence[NewPage]) -> Future[list[str | None]]:
+        """Begin to keep a batch of pages; for each None, or one sentence saying why it was not kept.
+
+        Once that is told, what was kept is on the disk and committed; until then the data of the pages must not
+        change. A few batches may be under way: one more waits for the first. They are committed in order. The first
+        page under an identity stays, and gains the owner of every later one. Raises ValueError for a page that is not
+        of this space's shape.
         """
 
-        def change(core: Core) -> list[str | None]:
+        def change(core: Core) -> Future[list[str | None]]:
             drop_bad(core)
             enforce_cap(core)
             key = self._session.key(self._root, self.shape)
             assert key is not None, "whoever writes makes the space"
-            return self._session.writer.write(key, pages)
+            return self._session.writer.submit(key, pages)
 
         try:
-            return self._session.changing(change)
+            return self._session.changing(change, settled=False)
         except PageStoreError as error:
             self._session.core.note(str(error))
-            return [str(error)] * len(pages)
+            refused: Future[list[str | None]] = Future()
+            refused.set_result([str(error)] * len(pages))
+            return refused
 
     def read(self, reads: Sequence[Read]) -> list[str | None]:
         """`submit_read`, waited for."""

@@ -1,31 +1,32 @@
-"""Writing a batch of pages: long runs past the page cache, one sync, one commit, in that order.
+"""Writing batches of pages: long runs past the page cache, one sync, one commit, in that order, for each batch.
 
-A few threads lay runs out, checksum and write them, some while the disk is busy with the runs of others; the rows go
-into the index meanwhile, and are committed when everything is on the disk.
+A few threads checksum runs of pages and write them; another one syncs what is written and commits its rows. So the
+disk is busy with one batch while the next is being checksummed and the rows of the one before are committed.
 """
 
 from __future__ import annotations
 
 import sqlite3
-import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
-from octavo.storage.pagestore.aligned_io import UNIT, ThreadBuffers
+from octavo.storage.pagestore.aligned_io import UNIT, ThreadBuffers, address
 from octavo.storage.pagestore.batch import Batch
 from octavo.storage.pagestore.core import Core, SpaceKey, now
 from octavo.storage.pagestore.errors import why_not
 from octavo.storage.pagestore.indexfile import is_damage
-from octavo.storage.pagestore.laying import NewPage, Placed, lay_page
+from octavo.storage.pagestore.laying import NewPage, Placed, lay_page, spare_bytes
 from octavo.storage.pagestore.records import PageHeader
 
 THREADS = 3
-RUN_BYTES = 1 << 20  # longest run of several pages in one write
+RUN_BYTES = 4 << 20  # longest run of several pages in one write
+_MOST_PAGES = 300  # in a run: each is three parts of memory, of which a write may have 1,024
+_BATCHES = 3  # under way: one being committed, one being written, one to go on with
 _FAILED = "The page could not be written"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Run:
     """Pages that touch on the disk, and the writing of them."""
 
@@ -38,26 +39,57 @@ class _Run:
 
 
 class BatchWriter:
-    """Writes batches for whoever holds the right to write, one at a time."""
+    """Writes batches for whoever holds the right to write, several at a time, and commits them in order."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._threads = ThreadPoolExecutor(THREADS, "octavo-store-write")
-        self._buffers = ThreadBuffers()
-        self._laying = threading.Lock()
+        self._committing = ThreadPoolExecutor(1, "octavo-store-commit")
+        self._spare = ThreadBuffers()
 
     def close(self) -> None:
+        """Wait for what is under way."""
+        self._committing.shutdown()
         self._threads.shutdown()
 
-    def write(self, space: SpaceKey, pages: Sequence[NewPage]) -> list[str | None]:
-        """Keep the pages; for each None, or one sentence saying why not.
+    def submit(self, space: SpaceKey, pages: Sequence[NewPage]) -> Future[list[str | None]]:
+        """Begin to keep the pages; for each None, or one sentence saying why not.
 
         Raises ValueError for a page of a wrong shape, and sqlite3.Error if the index does not even let room be made.
         """
-        batch, kept = Batch(self._core, space, pages), set[int]()
-        runs: list[_Run] = []
+        self._core.under_way.wait(_BATCHES - 1)
+        batch = Batch(self._core, space, pages)
+        runs = [
+            _Run(stretch, self._threads.submit(self._write_run, space, stretch))
+            for stretch in _neighbours(batch.placed(), space.shape.page_units)
+        ]
+        future = self._committing.submit(self._finish, batch, runs)
+        self._core.under_way.add(future, batch.depths)
+        return future
+
+    def _write_run(self, space: SpaceKey, pages: list[Placed]) -> list[PageHeader]:
+        """On a writing thread: checksum the pages, and write them at once. Raises OSError."""
+        files, shape, place = self._core.files, space.shape, pages[0].place
+        aligned = [address(each.page.data) % files.memory_unit == 0 for each in pages]
+        sizes = [spare_bytes(shape, is_aligned=each) for each in aligned]
+        spare = self._spare.at_least(sum(sizes)).view
+        headers: list[PageHeader] = []
+        parts: list[memoryview] = []
+        for each, size, is_aligned in zip(pages, sizes, aligned, strict=True):
+            header, memory = lay_page(space, each, spare[:size], is_aligned=is_aligned)
+            headers.append(header)
+            parts += memory
+            spare = spare[size:]
+        files.write_gathered(place.segment, parts, place.start)
+        return headers
+
+    # On the thread that commits
+
+    def _finish(self, batch: Batch, runs: Sequence[_Run]) -> list[str | None]:
+        """The results of the batch, when all of it is on the disk or has failed."""
+        kept: frozenset[int] = frozenset()
         try:
-            runs += [self._send(space, run) for run in _neighbours(batch.placed(), space.shape.page_units)]
+            wait([run.written for run in runs])  # nothing may be writing to a place that is given back
             kept = self._commit(batch, runs)
         except sqlite3.Error as error:
             self._core.index_is_damaged |= is_damage(error)
@@ -65,55 +97,26 @@ class BatchWriter:
             self._core.note(reason)
             batch.fail_all(reason)
         finally:
-            # Nothing may be writing to a place that is given back.
-            wait([run.written for run in runs])
             for (number, _, _), place in zip(batch.new, batch.places, strict=False):
                 if number not in kept:
-                    self._core.extents.release(place)
+                    self._core.not_kept.append(place)
         return batch.results
 
-    def _send(self, space: SpaceKey, pages: list[Placed]) -> _Run:
-        return _Run(pages, self._threads.submit(self._write_run, space, pages))
-
-    def _write_run(self, space: SpaceKey, pages: list[Placed]) -> list[PageHeader]:
-        """On a writing thread: lay the pages out side by side, and write them at once. Raises OSError."""
-        num_bytes = space.shape.page_bytes
-        buffer = self._buffers.at_least(len(pages) * num_bytes)
-        parts = [buffer.array[begin : begin + num_bytes] for begin in range(0, len(pages) * num_bytes, num_bytes)]
-        # One thread at a time: several that want the interpreter and the memory by turns are slower than one alone.
-        with self._laying:
-            headers = [lay_page(space, each, part) for each, part in zip(pages, parts, strict=True)]
-        place = pages[0].place
-        self._core.files.write(place.segment, buffer.view[: len(pages) * num_bytes], place.start)
-        return headers
-
-    def _commit(self, batch: Batch, runs: Sequence[_Run]) -> set[int]:
+    def _commit(self, batch: Batch, runs: Sequence[_Run]) -> frozenset[int]:
         """The numbers of the pages that are kept, when they are. Raises sqlite3.Error, with nothing kept then."""
-        core, number, at = self._core, batch.space.number, now()
-        placed = [each for run in runs for each in run.pages]
-        early = max(len(runs) - THREADS, 0)
+        core, at = self._core, now()
+        syncs = {segment: _outcome(core.files.sync, segment) for segment in {run.segment for run in runs}}
+        failed = self._failed(batch, runs, syncs)
+        kept = [each for run in runs for each in run.pages if each.number not in failed]
         with core.index.atomic() as connection:
-            for run in runs[:early]:
-                self._insert(connection, number, run, at)
-            wait([run.written for run in runs])
-            segments = {run.segment for run in runs}
-            syncs = {segment: self._threads.submit(core.files.sync, segment) for segment in segments}
-            for run in runs[early:]:
-                self._insert(connection, number, run, at)
-            failed = self._failed(batch, runs, syncs)
-            core.index.delete(connection, [each.epoch for each in placed if each.number in failed])
-            self._share(connection, batch, [each for each in placed if each.number not in failed])
-            written = len(placed) * batch.space.shape.page_bytes
-            core.add(bytes_written=written, pages_written=len(placed) - len(failed))
+            for run in runs:
+                if run.pages[0].number not in failed:
+                    core.index.insert(connection, batch.space.number, run.written.result(), at)
+            self._share(connection, batch, kept)
+            core.add(pages_written=len(kept))
             core.write_uses(connection)
             core.write_counters(connection)
-        return {each.number for each in placed} - failed
-
-    def _insert(self, connection: sqlite3.Connection, space: int, run: _Run, at: int) -> None:
-        """Add the rows of a run when it is written, if it could be."""
-        if run.written.exception() is None:
-            with self._laying:
-                self._core.index.insert(connection, space, run.written.result(), at)
+        return frozenset(each.number for each in kept)
 
     def _share(self, connection: sqlite3.Connection, batch: Batch, kept: Iterable[Placed]) -> None:
         """Give the pages that were there, and those that are twice in the batch, the owners of their twins, too."""
@@ -124,11 +127,11 @@ class BatchWriter:
             else:
                 batch.results[number] = f"{_FAILED}: its twin in the same batch could not be, either."
 
-    def _failed(self, batch: Batch, runs: Sequence[_Run], syncs: Mapping[int, Future[None]]) -> set[int]:
+    def _failed(self, batch: Batch, runs: Sequence[_Run], syncs: Mapping[int, OSError | None]) -> frozenset[int]:
         """Numbers of the pages that did not reach the disk, with the reason among the batch's results."""
         failed = set[int]()
         for run in runs:
-            problem = run.written.exception() or syncs[run.segment].exception()
+            problem = run.written.exception() or syncs[run.segment]
             if problem is None:
                 continue
             if not isinstance(problem, OSError):
@@ -138,12 +141,21 @@ class BatchWriter:
             for each in run.pages:
                 failed.add(each.number)
                 batch.results[each.number] = reason
-        return failed
+        return frozenset(failed)
+
+
+def _outcome(sync: Callable[[int], None], segment: int) -> OSError | None:
+    """Why a segment could not be synced."""
+    try:
+        sync(segment)
+    except OSError as error:
+        return error
+    return None
 
 
 def _neighbours(placed: Iterable[Placed], page_units: int) -> Iterator[list[Placed]]:
     """Cut the pages into stretches that touch on the disk, each short enough for one write."""
-    most = max(RUN_BYTES // (page_units * UNIT), 1)
+    most = max(min(RUN_BYTES // (page_units * UNIT), _MOST_PAGES), 1)
     stretch: list[Placed] = []
     for each in placed:
         if stretch:

@@ -140,11 +140,11 @@ class FailingSystem(System):
     def open(self, path: Path, **options: Any) -> int:
         return self._call("open", path, **options)
 
-    def preadv(self, descriptor: int, buffer: memoryview, offset: int) -> int:
-        return self._call("preadv", descriptor, buffer, offset)
+    def preadv(self, descriptor: int, parts: Sequence[memoryview], offset: int) -> int:
+        return self._call("preadv", descriptor, parts, offset)
 
-    def pwritev(self, descriptor: int, buffer: memoryview, offset: int) -> int:
-        return self._call("pwritev", descriptor, buffer, offset)
+    def pwritev(self, descriptor: int, parts: Sequence[memoryview], offset: int) -> int:
+        return self._call("pwritev", descriptor, parts, offset)
 
     def sync(self, descriptor: int) -> None:
         self._call("sync", descriptor)

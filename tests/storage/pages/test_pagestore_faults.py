@@ -13,6 +13,7 @@ import pytest
 from octavo.storage.errors import StorageError
 from octavo.storage.pages import AlignmentError, PageStoreError, open_store
 from octavo.storage.pagestore.aligned_io import AlignedBuffer, System, read_units, write_units
+from octavo.storage.pagestore.writing import RUN_BYTES
 
 
 def test_a_full_disk_is_told_and_is_no_dead_end(kit: Any, system: Any) -> None:
@@ -88,15 +89,15 @@ def test_pages_that_do_not_reach_the_disk_are_not_kept(kit: Any, system: Any, ca
 
 
 def test_only_the_pages_of_the_run_that_failed_are_lost(kit: Any, system: Any) -> None:
-    kit.layers, kit.record = 2, 400_000
+    kit.layers, kit.record = 2, RUN_BYTES // 3
     pages = kit.chain(0, 4)
     space = kit.space(system=system)
 
-    def fail_once(descriptor: int, buffer: memoryview, offset: int) -> int:
+    def fail_once(descriptor: int, parts: list[memoryview], offset: int) -> int:
         if offset > 0 and not failed:
             failed.append(offset)
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return os.pwritev(descriptor, [buffer], offset)
+        return os.pwritev(descriptor, parts, offset)
 
     failed: list[int] = []
     system.replace("pwritev", fail_once)
@@ -130,10 +131,10 @@ def test_one_bad_sector_costs_one_page(kit: Any, system: Any) -> None:
     space.write(pages)
     bad = 5 * kit.page_bytes + 8192
 
-    def fail_there(descriptor: int, buffer: memoryview, offset: int) -> int:
-        if offset <= bad < offset + len(buffer):
+    def fail_there(descriptor: int, parts: list[memoryview], offset: int) -> int:
+        if offset <= bad < offset + sum(map(len, parts)):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return os.preadv(descriptor, [buffer], offset)
+        return os.preadv(descriptor, parts, offset)
 
     system.replace("preadv", fail_there)
 
@@ -155,8 +156,8 @@ def test_a_lack_of_descriptors_costs_no_page(kit: Any, system: Any) -> None:
 
 def test_reads_and_writes_that_come_up_short_are_continued(kit: Any, system: Any) -> None:
     pages = kit.chain(0, 8)
-    system.replace("pwritev", lambda descriptor, buffer, offset: os.pwritev(descriptor, [buffer[:8192]], offset))
-    system.replace("preadv", lambda descriptor, buffer, offset: os.preadv(descriptor, [buffer[:4096]], offset))
+    system.replace("pwritev", lambda descriptor, parts, offset: os.pwritev(descriptor, [parts[0][:8192]], offset))
+    system.replace("preadv", lambda descriptor, parts, offset: os.preadv(descriptor, [parts[0][:4096]], offset))
     space = kit.space(system=system)
 
     assert space.write(pages) == [None] * 8
@@ -299,11 +300,11 @@ def test_a_transfer_that_is_not_aligned_fails_loudly(tmp_path: Any) -> None:
     try:
         for view, offset in ((buffer[:4096], 512), (buffer[:1000], 0), (buffer[8:4104], 0)):
             with pytest.raises(AlignmentError, match="not aligned to 4096 bytes"):
-                read_units(System(), descriptor, view, offset)
+                read_units(System(), descriptor, [view], offset)
             with pytest.raises(AlignmentError, match="not aligned to 4096 bytes"):
-                write_units(System(), descriptor, view, offset)
+                write_units(System(), descriptor, [view], offset)
         with pytest.raises(OSError, match="ends too early"):
-            read_units(System(), descriptor, buffer, 4096)
+            read_units(System(), descriptor, [buffer], 4096)
     finally:
         os.close(descriptor)
 
@@ -361,7 +362,7 @@ def test_a_fault_of_the_program_is_not_taken_for_success(kit: Any, monkeypatch: 
     def faulty(*_: Any) -> Any:
         raise IndexError("a fault")
 
-    monkeypatch.setattr("octavo.storage.pagestore.reading._deliver", faulty)
+    monkeypatch.setattr("octavo.storage.pagestore.pieces.Piece.damage", faulty)
 
     with pytest.raises(IndexError, match="a fault"):
         kit.read(space, found)
@@ -375,9 +376,9 @@ def test_a_read_under_way_is_not_cancelled(kit: Any, system: Any) -> None:
     (found,) = space.find([kit.page(1).identity])
     going_on = threading.Event()
 
-    def slow(descriptor: int, buffer: memoryview, offset: int) -> int:
+    def slow(descriptor: int, parts: list[memoryview], offset: int) -> int:
         going_on.wait(10)
-        return os.preadv(descriptor, [buffer], offset)
+        return os.preadv(descriptor, parts, offset)
 
     system.replace("preadv", slow)
     out = bytearray(kit.layers * kit.record)
