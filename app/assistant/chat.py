@@ -16,7 +16,7 @@ from octavo.app.assistant.assistant import Answer
 from octavo.app.assistant.document_turn import RECORD, UNCHECKED, DocumentTurns
 from octavo.app.assistant.draft import Draft
 from octavo.app.assistant.prompt import Prompt, Prompter
-from octavo.app.documents.answer import DocumentAnswer, Prepared, Repairing
+from octavo.app.documents.answer import DocumentAnswer, Prepared, Retrying
 from octavo.engine.errors import ContextTooLongError, EngineError
 
 if TYPE_CHECKING:
@@ -61,11 +61,11 @@ class AnswerText:
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerRepairing:
-    """Nothing bears out so many sentences of an answer from documents; a second try is written unseen."""
+class AnswerRetrying:
+    """Another try is made at an answer from documents, unseen; `why` says it in a few words."""
 
     message_id: str
-    num_unsupported: int
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class AnswerDone:
     answer: Answer | None
 
 
-ChatEvent = UserSaved | AnswerStarted | AnswerText | AnswerRepairing | AnswerDone
+ChatEvent = UserSaved | AnswerStarted | AnswerText | AnswerRetrying | AnswerDone
 ChatEvents = Generator[ChatEvent, None, None]
 
 
@@ -259,8 +259,8 @@ class Chat:
                     record = event.answer.record() if event.answer is not None else {"finish_reason": "stop"}
                     done = draft.finish(_STATUS[ended], record | {RECORD: event.record(), UNCHECKED: False})
                     yield AnswerDone(done, event.answer)
-                elif isinstance(event, Repairing):
-                    yield AnswerRepairing(draft.message.id, event.num_unsupported)
+                elif isinstance(event, Retrying):
+                    yield AnswerRetrying(draft.message.id, event.why)
                 else:
                     draft.add(event)
                     yield AnswerText(draft.message.id, event.text, len(draft.token_ids))

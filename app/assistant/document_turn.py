@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from octavo.app.assistant import history
 from octavo.app.assistant.assistant import TextEvent
 from octavo.app.assistant.budget import LeftOut, Turn
-from octavo.app.documents.answer import DocumentAnswer, Prepared, Repairing
+from octavo.app.documents.answer import DocumentAnswer, Prepared, Retrying
 from octavo.app.documents.asking import Asker, Question
 from octavo.app.documents.prompt import unmarked
 from octavo.app.documents.whole import WholeDocuments
@@ -72,7 +72,7 @@ class DocumentQuestion:
 
     def events(
         self, is_cancelled: Callable[[], bool]
-    ) -> Generator[Prepared | TextEvent | Repairing | DocumentAnswer, None, None]:
+    ) -> Generator[Prepared | TextEvent | Retrying | DocumentAnswer, None, None]:
         """As `Asker.events`."""
         with closing(self._asker.events(self._question, is_cancelled)) as events:
             yield from events

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from octavo.app.settings import Settings
     from octavo.storage.documents import Documents, StoredDocument
 
-_TOGETHER = "documents"
-
 
 def ask_documents(
     question: str,
@@ -36,7 +34,7 @@ def ask_documents(
 ) -> tuple[DocumentAnswer, dict[str, Any]]:
     """The answer, and it as the document --json prints. Raises AppError, EngineError, StorageError."""
     from octavo.app.cli import opening
-    from octavo.app.documents.asking import Asker, Question
+    from octavo.app.documents.asking import SEVERAL, Asker, Question
     from octavo.app.documents.entailment import open_entailment
     from octavo.app.documents.reranker import open_reranker
 
@@ -53,12 +51,10 @@ def ask_documents(
                 tell_budgets(assistant)
             policy = settings.generation.policy()
             asker = Asker(assistant, documents, policy, embedder=chosen, reranker=reranker, entailment=entailment)
-            # Pages with text of several documents would outlive one that is removed.
-            owner = None if len(among) == 1 else _TOGETHER
-            asked = Question(question, among, mode, owner=owner, system=settings.system)  # type: ignore[arg-type]
+            asked = Question(question, among, mode, system=settings.system)  # type: ignore[arg-type]
             found = asker.ask(asked, is_cancelled)
-            if owner is not None:
-                assistant.engine.forget(owner)
+            if len(among) > 1:  # pages with text of several documents would outlive one that is removed
+                assistant.engine.forget(SEVERAL)
             if found.answer is not None:
                 tell_reading(assistant, found.answer, explain=explaining)
     for note in found.notes:

@@ -30,18 +30,18 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
-class Repairing:
-    """So many sentences of the text so far are borne out by nothing; another try is written, which does not stream."""
+class Retrying:
+    """Another try is made, which does not stream; `why` says it in a few words."""
 
-    num_unsupported: int
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentAnswer:
     """What a question about documents came to. `answer` is None where nothing was generated.
 
-    `parts` are what its attention selected of a document that was read whole, None where nothing was to be selected:
-    all of it was read.
+    `parts` are what its attention selected of the document that was `read` whole, None where nothing was to be
+    selected: all of it was read.
     """
 
     text: str
@@ -55,6 +55,7 @@ class DocumentAnswer:
     notes: tuple[str, ...]
     seconds: dict[str, float]
     parts: tuple[ReadPart, ...] | None = None
+    read: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The answer as `octavo ask --doc --json` prints it, next to what it prints of any answer."""
@@ -68,6 +69,7 @@ class DocumentAnswer:
             "citations": [citation.as_json() for citation in checked.citations] if checked else [],
             "ledger": [row.as_json() for row in self.evidence.ledger[:_STORED_ROWS]],
             "mode": self.mode,
+            "read": self.read,
             "refused": self.refused,
             "coverage": self.verdict.coverage,
             "missing_words": list(self.verdict.missing),

@@ -1,7 +1,7 @@
-"""A document read in the background: its KV pages are filled while the engine has nothing else to do.
+"""Documents read in the background, one after the other: their KV pages are filled while the engine is free.
 
-Questions are answered by searching meanwhile. Pages that are filled stay filled, so reading stops for a question and
-goes on after it, and after a restart it is found done.
+Each document has pages of its own. Questions are answered by searching meanwhile. Pages that are filled stay filled, so
+reading stops for a question and goes on after it, and after a restart it is found done.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     from octavo.storage.documents import StoredDocument
 
 _TOLD_EVERY = 0.5  # seconds
+_MOST = 8  # documents; where more are open, each is read when it is asked
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentReading:
-    """`done` of `total` pages of the document are read: its own, or KV pages where `has_pages` is false.
+    """`done` of `total` pages of the document are read: its own, or KV pages where `has_pages` is false. It is one of
+    `num_documents`, of which `num_read` are read.
 
     With `note` it is not read whole, and that is why.
     """
@@ -40,10 +42,12 @@ class DocumentReading:
     total: int = 0
     has_pages: bool = False
     note: str = ""
+    num_read: int = 0
+    num_documents: int = 1
 
     @property
     def is_done(self) -> bool:
-        return bool(self.total) and self.done == self.total
+        return bool(self.num_documents) and self.num_read == self.num_documents
 
 
 class BackgroundReader:
@@ -56,12 +60,13 @@ class BackgroundReader:
         self._wanted: str | None = None
         self._is_stale = False  # something else is wanted, or something else is open
         self._whole: Whole | None = None
+        self._left: list[Whole] = []  # to be read after it
         self._state: DocumentReading | None = None
         self._request: int | None = None
         self._told = 0.0
 
     def want(self, conversation_id: str | None) -> None:
-        """Read what is open in this conversation now, if it is one document that is to be read whole."""
+        """Read what is open in this conversation now, as far as it is to be read whole."""
         if self.shelf is not None:
             self._wanted = conversation_id
             self._is_stale = True
@@ -71,7 +76,7 @@ class BackgroundReader:
         """Read no further; False if nothing was being read."""
         state, wanted = self._state, self._wanted
         self._wanted, self._is_stale = None, True
-        return wanted is not None and state is not None and not state.is_done and not state.note
+        return wanted is not None and state is not None and state.num_read < state.num_documents
 
     def work(self, assistant: Assistant | None, is_free: Callable[[], bool]) -> None:
         """Read on as long as the engine `is_free`."""
@@ -92,6 +97,7 @@ class BackgroundReader:
         if assistant is not None and self._request is not None:
             assistant.engine.cancel(self._request)
         self._request = self._whole = self._state = None
+        self._left = []
 
     def _step(self, assistant: Assistant) -> bool:
         """True if there is more to do."""
@@ -103,9 +109,11 @@ class BackgroundReader:
             return False
         if self._state is None:
             self._begin(assistant, wanted)
-        if self._whole is None or self._state is None or self._state.is_done:
+        if self._state is None:
             return False
-        self._advance(assistant, self._whole, self._state)
+        if self._whole is None:
+            return self._next(assistant)
+        self._advance(assistant, self._whole)
         return True
 
     def _begin(self, assistant: Assistant, conversation_id: str) -> None:
@@ -113,22 +121,32 @@ class BackgroundReader:
         assert shelf is not None, "something is wanted"
         attached, among = shelf.askable(conversation_id)
         documents = shelf.documents()
-        self._state = DocumentReading(conversation_id, among[0].name if among else "")
-        if len(among) != 1 or attached.mode == "search" or documents is None:
+        self._state = DocumentReading(conversation_id, "", num_documents=0)
+        if not 0 < len(among) <= _MOST or attached.mode == "search" or documents is None:
             return
         asker = Asker(assistant, documents, shelf.settings.generation.policy())
-        notes: list[str] = []
-        question = Question("", among, "read", system=shelf.settings.system)
-        self._whole = asker.whole(question, notes)
-        if self._whole is None:
-            self._state = replace(self._state, note=notes[0] if attached.mode == "read" else "")
-            if self._state.note:
-                self._emit(self._state)
-            return
-        if self._whole.is_known(assistant):
-            self._tell(self._whole, self._whole.num_tokens)
+        question = Question("", among, attached.mode, system=shelf.settings.system)
+        for document in among:
+            notes: list[str] = []
+            whole = asker.whole(document, question, notes)
+            if whole is not None:
+                self._left.append(whole)
+            elif notes:
+                self._emit(DocumentReading(conversation_id, document.name, note=notes[0]))
+        self._state = replace(self._state, num_documents=len(self._left))
 
-    def _advance(self, assistant: Assistant, whole: Whole, state: DocumentReading) -> None:
+    def _next(self, assistant: Assistant) -> bool:
+        """Turn to the next document; one that was read before is done. False if there is none."""
+        if not self._left:
+            return False
+        whole = self._left.pop(0)
+        if whole.is_known(assistant):
+            self._tell(whole, whole.num_tokens)
+        else:
+            self._whole = whole
+        return True
+
+    def _advance(self, assistant: Assistant, whole: Whole) -> None:
         from octavo.engine.config import GenerationPolicy
         from octavo.engine.events import DoneEvent
 
@@ -139,8 +157,8 @@ class BackgroundReader:
         for event in engine.step():
             if event.request_id == self._request and isinstance(event, DoneEvent):
                 if event.error is not None:
-                    raise EngineError(f"{state.document} could not be read whole: {event.error}.")
-                self._request = None
+                    raise EngineError(f"{whole.document.name} could not be read whole: {event.error}.")
+                self._request = self._whole = None
                 self._tell(whole, whole.num_tokens)
                 return
         sequence = next((each for each in engine.sequences if each.request_id == self._request), None)
@@ -154,7 +172,14 @@ class BackgroundReader:
         assert self._state is not None, "it has begun"
         assert self.shelf is not None, "it has begun"
         done, total = pages_done(whole.document, num_tokens, whole.num_tokens, self.shelf.settings.page_size)
-        self._state = replace(self._state, done=done, total=total, has_pages=bool(whole.document.pages))
+        self._state = replace(
+            self._state,
+            document=whole.document.name,
+            done=done,
+            total=total,
+            has_pages=bool(whole.document.pages),
+            num_read=self._state.num_read + (num_tokens == whole.num_tokens),
+        )
         self._emit(self._state)
 
 

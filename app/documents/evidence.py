@@ -79,7 +79,7 @@ def gather(question: str, candidates: Sequence[Candidate], budget: int, count: C
     best = candidates[0].fused if candidates else 0.0
     left = budget
     for place, candidate in enumerate(candidates):
-        tokens = count(_shown(candidate))
+        tokens = count(shown(candidate))
         decision, reason, text = "left out", "", ""
         if candidate.duplicate_of is not None:
             reason = f"duplicate of {names.get(candidate.duplicate_of, 'a candidate that was left out')}"
@@ -97,28 +97,30 @@ def gather(question: str, candidates: Sequence[Candidate], budget: int, count: C
             )
         if text:
             names[place] = f"C{len(sources) + 1}"
-            sources.append(_source(names[place], candidate, text))
+            sources.append(source_of(names[place], candidate, text))
             left -= tokens
-        rows.append(_row(names.get(place), candidate, decision, reason, tokens))
+        rows.append(row_of(names.get(place), candidate, decision, reason, tokens))
     rows += _hidden_rows(candidates, terms)
     return Evidence(tuple(sources), tuple(rows))
 
 
-def read_whole(evidence: Evidence, ids: Mapping[int, str]) -> Evidence:
-    """The ledger where the whole document is in the prompt: `ids` has the name of the chunk that starts at a place.
+def read_whole(evidence: Evidence, document_id: str, ids: Mapping[int, str]) -> Evidence:
+    """The ledger where a whole document is in the prompt: `ids` has the name of its chunk that starts at a place.
 
-    What is hidden is hidden there, too.
+    What is hidden is hidden there, too; what other documents hold is left out.
     """
-    rows = [
-        row
-        if row.reason == _HIDDEN
-        else replace(row, id=ids.get(row.start), decision="read", reason="with the whole document")
-        for row in evidence.ledger
-    ]
+    rows = []
+    for row in evidence.ledger:
+        if row.document_id not in ("", document_id):
+            row = replace(row, id=None, decision="left out", reason="another document was read whole")
+        elif row.reason != _HIDDEN:
+            row = replace(row, id=ids.get(row.start), decision="read", reason="with the whole document")
+        rows.append(row)
     return replace(evidence, ledger=tuple(rows))
 
 
-def _shown(candidate: Candidate) -> str:
+def shown(candidate: Candidate) -> str:
+    """A chunk as it stands in the prompt, with the header of the table that it is in."""
     return f"{candidate.chunk.head}\n{candidate.chunk.text}" if candidate.chunk.head else candidate.chunk.text
 
 
@@ -163,14 +165,15 @@ def _joined(text: str, spans: Sequence[tuple[int, int]], chosen: Sequence[int]) 
     return " ".join(pieces)
 
 
-def _source(name: str, candidate: Candidate, text: str) -> Source:
+def source_of(name: str, candidate: Candidate, text: str) -> Source:
+    """A candidate as the source of this name, of which the model sees `text`."""
     chunk = candidate.chunk
     return Source(
         name, candidate.document, chunk.start, chunk.stop, chunk.page, chunk.headings, chunk.head, text, chunk.text
     )
 
 
-def _row(name: str | None, candidate: Candidate, decision: str, reason: str, tokens: int) -> LedgerRow:
+def row_of(name: str | None, candidate: Candidate, decision: str, reason: str, tokens: int) -> LedgerRow:
     chunk = candidate.chunk
     return LedgerRow(
         name,

@@ -18,6 +18,7 @@ INSTRUCTIONS = (
 )
 # Behind the sources: a small model follows what it reads last.
 _REQUEST = "Question: {question}\nAnswer in one or two whole sentences."
+_OVERVIEW = "{question}\nAnswer in three to five whole sentences, with the words of the sources."
 _OPEN, _CLOSE = "<sources>", "</sources>"
 _HEADED = 200  # characters in which a chunk shows its heading
 _FENCE = re.compile(r"<(/?)\s*sources\s*>", re.IGNORECASE)
@@ -50,9 +51,9 @@ def unmarked(text: str) -> str:
     return _MARKS.sub("", text)
 
 
-def request(question: str) -> str:
-    """The question, and how to answer it."""
-    return _REQUEST.replace("{question}", question)
+def request(question: str, *, is_overview: bool = False) -> str:
+    """The question, and how to answer it; `is_overview` where it is about the documents as a whole."""
+    return (_OVERVIEW if is_overview else _REQUEST).replace("{question}", question)
 
 
 def repair(unsupported: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from importlib import resources
 
+from octavo.app.documents.sentences import sentences
 from octavo.storage.words import entries, words_of
 
 _WORD = re.compile(r"\w+(?:[-'’]\w+)*")
@@ -15,11 +16,20 @@ _QUOTED = re.compile('["“„«「].*?["”“»」]')
 # Chinese words of one character that join others; a pair across one of them is no word.
 _PARTICLES = re.compile("[是的了吗呢在由从像个把被和与]")
 _SHORTEST_STEM = 4
-# Words that stand for something said before; without it a question cannot be looked up.
+# A sentence that asks: by its end, or by a word that it begins with.
+_ASKS = re.compile(
+    "[?？؟]+[\"'”’»)」』]*$|^(?:(?:please|bitte|and|und|so)[ ,]+)?(?:tell|explain|describe|list|give|name|show|find|"
+    "summari[sz]e|compare|what|how|who|when|where|why|which|nenne?|sage?|erkläre?|beschreibe?|fasse?|zeige?|was|wer|"
+    r"wie|wo|wann|warum|welche\w*)\b|^(?:请|請|告诉|告訴|解释|总结)",
+    re.IGNORECASE,
+)
+# Words that stand for something said before; without it a question cannot be looked up. "This contract" does not.
 _POINTING = re.compile(
-    r"\b(?:it|its|they|them|their|theirs|he|him|his|she|her|hers|this|that|these|those|"
-    r"er|ihn|ihm|sein|seine|seiner|sie|ihr|ihre|ihrer|dies|diese|dieser|dieses|davon|dazu|darin)\b|"
-    "[它他她其]|这[个些]?|那[个些]?",
+    r"\b(?:this|that|these|those|dies|diese|dieser|dieses|diesem|diesen)\b(?!\s+(?:document|text|file|contract|"
+    r"agreement|paper|article|report|book|manual|dokument|datei|vertrag|bericht|buch|artikel)\w{0,2}\b)|"
+    r"\b(?:it|its|they|them|their|theirs|he|him|his|she|her|hers|"
+    r"er|ihn|ihm|sein|seine|seiner|sie|ihr|ihre|ihrer|davon|dazu|darin)\b|"
+    "[它他她其]|[这那](?![份个些]?(?:文件|文档|合同|文章|报告|书))",
     re.IGNORECASE,
 )
 
@@ -32,12 +42,20 @@ def _question_words() -> tuple[frozenset[str], re.Pattern[str]]:
     return frozenset(words), re.compile("|".join(map(re.escape, wide)))
 
 
+def question_words() -> frozenset[str]:
+    """Words that only ask or connect, of all languages."""
+    return _question_words()[0]
+
+
 def content_of(question: str) -> str:
     """The question without the words that only ask; the question itself if nothing else is in it."""
+    return _content(question) or question
+
+
+def _content(question: str) -> str:
     words, wide = _question_words()
     rest = wide.sub(" ", question)
-    kept = [word for word in _WORD.findall(rest) if word.casefold() not in words]
-    return " ".join(kept) or question
+    return " ".join(word for word in _WORD.findall(rest) if word.casefold() not in words)
 
 
 def terms_of(question: str) -> list[str]:
@@ -53,9 +71,22 @@ def terms_of(question: str) -> list[str]:
     return list(terms)
 
 
-def in_context(question: str, earlier: Sequence[str]) -> str:
-    """The question as it is looked up: with the one before it, where it points back to that."""
-    return f"{question} {earlier[-1]}" if earlier and _POINTING.search(_QUOTED.sub(" ", question)) else question
+def in_context(message: str, earlier: Sequence[str]) -> str:
+    """What a message asks, as it is looked up: without what it only tells beside its question.
+
+    A question that points back, or says nothing by itself, is looked up with what the message tells, or where it tells
+    nothing, with the question before it.
+    """
+    said = [line[start:end] for line in message.splitlines() for start, end in sentences(line)]
+    asking = [sentence for sentence in said if _ASKS.search(sentence)]
+    if 0 < len(asking) < len(said):
+        # What a later one points back to is in the first.
+        return message if _points_back(asking[0]) or not _content(asking[0]) else " ".join(asking)
+    return f"{message} {earlier[-1]}" if earlier and _points_back(message) else message
+
+
+def _points_back(question: str) -> bool:
+    return _POINTING.search(_QUOTED.sub(" ", question)) is not None
 
 
 def is_english(question: str) -> bool:

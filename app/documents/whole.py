@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from octavo.app.assistant.assistant import Assistant
     from octavo.storage.documents import Documents, StoredDocument
 
+_KEPT = 4
 _CHARACTERS_A_TOKEN = 8  # more than any tokenizer puts into one on average
 
 
@@ -45,21 +46,22 @@ class Whole:
 
 
 class WholeDocuments:
-    """Makes `Whole`s for one model and keeps the last: it is asked for with every question."""
+    """Makes `Whole`s for one model and keeps the last few: they are asked for with every question."""
 
     def __init__(self, assistant: Assistant, documents: Documents) -> None:
         self._assistant = assistant
         self.documents = documents
-        self._last: tuple[tuple[int, str], Whole] | None = None
+        self._kept: dict[tuple[int, str], Whole] = {}
 
     def get(self, document: StoredDocument, room: int) -> Whole | None:
         """The document, or None if it has more than `room` tokens. Raises StorageError."""
         if document.num_characters > _CHARACTERS_A_TOKEN * room:
             return None
         key = document.seq, document.text_sha256
-        if self._last is None or self._last[0] != key:
-            self._last = key, self._make(document)
-        whole = self._last[1]
+        whole = self._kept.pop(key, None) or self._make(document)
+        self._kept[key] = whole
+        if len(self._kept) > _KEPT:
+            del self._kept[next(iter(self._kept))]
         return whole if whole.num_tokens <= room else None
 
     def _make(self, document: StoredDocument) -> Whole:

@@ -10,7 +10,6 @@ from textual.widgets import Static
 
 from octavo.app.tui.parts import parts_of
 from octavo.app.tui.screens.managing import Managing
-from octavo.app.tui.text import count
 
 if TYPE_CHECKING:
     from octavo.app.assistant.chat import AnswerDone, AnswerStarted
@@ -155,8 +154,8 @@ class Answering(Managing):
                 await self._saved(event.message)
             case chat.AnswerStarted():
                 await self._started(event)
-            case chat.AnswerRepairing():
-                self.status.change(state=f"{count(event.num_unsupported, 'sentence')} not borne out, trying again")
+            case chat.AnswerRetrying():
+                self.status.change(state=f"{event.why}, Esc stops")
             case chat.AnswerDone():
                 await self._done(event)
             case engine_events.Status():

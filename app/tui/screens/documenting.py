@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from textual import on
 
 from octavo.app.tui.screens.looking import Looking
-from octavo.app.tui.text import count
+from octavo.app.tui.text import count, one_line
 from octavo.app.tui.widgets.documents_bar import DocumentsBar
 from octavo.app.tui.widgets.prompt_input import PromptInput
 
@@ -219,9 +219,11 @@ class Documenting(Looking):
         if event.note:
             self.tell(event.note, severity="warning")
         kind = "pages" if event.has_pages else "KV pages"
-        self.documents_bar.change(
-            reading=f"{event.done:,}/{event.total:,} {kind} read" if event.total else "", is_read=event.is_done
-        )
+        read = f"{event.done:,}/{event.total:,} {kind} read" if event.total else ""
+        if event.num_documents > 1:
+            done = f"{event.num_read} of {event.num_documents} documents read"
+            read = f"{done}, {one_line(event.document, 24)} {read}" if read and event.done < event.total else done
+        self.documents_bar.change(reading=read, is_read=event.is_done)
 
     def _added(self, event: IndexDone) -> None:
         self.documents_bar.change(work="")

@@ -82,7 +82,7 @@ def button(label: str, action: str) -> Content:
 
 def document_line(record: Mapping[str, Any]) -> Content:
     """For the record of an answer that came from documents."""
-    how = "document read whole" if record["mode"] == "read" else "documents searched"
+    how = f"{one_line(record.get('read') or 'document', 30)} read whole" if record["mode"] == "read" else "searched"
     if record["refused"]:
         return Content("  ").join([Content(f"not answered, {how}"), button("evidence", "evidence")])
     pieces = []

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from octavo.app.assistant.assistant import Assistant, load_assistant
-from octavo.app.documents.answer import DocumentAnswer
+from octavo.app.documents.answer import DocumentAnswer, Prepared, Retrying
 from octavo.app.documents.asking import Asker, Question
+from octavo.app.documents.attempt import Attempt
 from octavo.app.documents.background import BackgroundReader, DocumentReading
 from octavo.app.documents.index import Indexer
 from octavo.app.documents.parse import Reader
@@ -186,3 +187,102 @@ def test_too_long_for_the_context_is_said_and_searched(
         assert "tanks.md is longer than the" in answer.notes[-1]
         tanks.shelf.attachments.set_mode(tanks.conversation_id, "read")
         assert "the setting context makes more room" in read_in_background(assistant, tanks)[-1].note
+
+
+def second_document(opened: Opened, tmp_path: Path, reader: Reader, text: str) -> StoredDocument:
+    """Another document in the same conversation."""
+    path = tmp_path / "orchard.md"
+    path.write_text(text)
+    documents = opened.shelf.documents()
+    assert documents is not None
+    (result,) = Indexer(documents, reader).add([path])
+    assert result.document is not None
+    opened.shelf.attachments.attach(opened.conversation_id, [str(path)])
+    return result.document
+
+
+ORCHARD = "\n".join(f"# Row {n}\n\nThe apple trees of row {n} were planted in {1900 + n}.\n" for n in range(120))
+
+
+def test_several_documents_are_read_one_after_the_other_each_with_its_own_pages(
+    small_model: Path, paths: Paths, opened: Callable[..., Opened], tmp_path: Path, reader: Reader
+) -> None:
+    tanks = opened(90)
+    orchard = second_document(tanks, tmp_path, reader, ORCHARD)
+    both = [tanks.document, orchard]
+    documents = tanks.shelf.documents()
+    assert documents is not None
+    with loaded(small_model, paths) as assistant:
+        told = read_in_background(assistant, tanks)
+        assert [told[-1].num_read, told[-1].num_documents, told[-1].is_done] == [2, 2, True]
+        assert {reading.document for reading in told} == {"tanks.md", "orchard.md"}
+        assert not any(reading.is_done for reading in told[:-1])
+        wholes = WholeDocuments(assistant, documents)
+        for document in both:
+            whole = wholes.get(document, 100_000)
+            assert whole is not None
+            assert whole.is_known(assistant)
+        # Each is forgotten by itself.
+        assert assistant.engine.forget(owner_of(orchard)) > 0
+        kept = wholes.get(tanks.document, 100_000)
+        assert kept is not None
+        assert kept.is_known(assistant)
+
+
+@pytest.mark.parametrize(
+    ("question", "mode", "read"),
+    [
+        ("How many litres does the tank of house 3 hold?", "auto", "tanks.md"),
+        ("When were the apple trees of row 7 planted?", "auto", "orchard.md"),
+        ("When were the apple trees of row 7 planted?", "search", None),
+        ("What are these documents about?", "auto", None),
+        ("What are these documents about?", "read", None),
+    ],
+)
+def test_of_several_documents_the_one_that_covers_the_question_is_read(
+    small_model: Path, paths: Paths, opened: Callable[..., Opened], tmp_path: Path, reader: Reader,
+    question: str, mode: Any, read: str | None,
+) -> None:  # fmt: skip
+    tanks = opened(20)
+    orchard = second_document(tanks, tmp_path, reader, "\n".join(ORCHARD.splitlines()[:80]))
+    documents = tanks.shelf.documents()
+    assert documents is not None
+    with loaded(small_model, paths) as assistant:
+        answer = Asker(assistant, documents, POLICY).ask(Question(question, [tanks.document, orchard], mode))
+        assert (answer.read, answer.mode) == (read, "read" if read else "search")
+        rows = [row.as_json() for row in answer.evidence.ledger]
+        for row in rows if read else ():
+            assert row["decision"] == ("read" if row["document"] == read else "left out")
+
+
+def test_documents_read_whole_are_asked_until_one_answers(
+    small_model: Path, paths: Paths, opened: Callable[..., Opened], tmp_path: Path, reader: Reader,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    tanks = opened(10)
+    other = second_document(tanks, tmp_path, reader, "The tank of house 3 holds 500 litres of rain water.\n")
+    documents = tanks.shelf.documents()
+    assert documents is not None
+    asked: list[str] = []
+
+    def is_borne_out(attempt: Attempt) -> bool:
+        asked.append(attempt._task.whole.document.name)  # type: ignore[union-attr]
+        return answering in asked
+
+    monkeypatch.setattr(Attempt, "is_borne_out", property(is_borne_out))
+    with loaded(small_model, paths) as assistant:
+        asker = Asker(assistant, documents, POLICY)
+        question = Question("How many litres does the tank of house 3 hold?", [tanks.document, other], "read")
+        answering = "none"
+        *events, answer = asker.events(question)
+        assert isinstance(answer, DocumentAnswer)
+        assert answer.refused
+        first, second = dict.fromkeys(asked)
+        whys = [event.why for event in events if isinstance(event, Retrying)]
+        assert f"not in {first}, reading {second}" in whys
+        assert sum(isinstance(event, Prepared) for event in events) == 1
+        asked.clear()
+        answering = first
+        answer = asker.ask(question)
+        assert (answer.refused, answer.read) == (False, first)
+        assert f"Not asked, although it may answer too: {second}." in answer.notes

@@ -80,3 +80,34 @@ def test_only_a_question_that_points_back_is_looked_up_with_the_one_before() -> 
     assert in_context("Is there a pool?", ["Who owns the house?"]) == "Is there a pool?"
     assert in_context("Who wrote “It”?", ["Who owns the house?"]) == "Who wrote “It”?"
     assert in_context("How old is it?", []) == "How old is it?"
+
+
+@pytest.mark.parametrize(
+    ("message", "asked"),
+    [
+        ("I eat walnuts. How high is the deposit?", "How high is the deposit?"),
+        ("How high is the deposit? I eat walnuts.", "How high is the deposit?"),
+        ("I eat walnuts\nHow high is the deposit?", "How high is the deposit?"),
+        ("I eat walnuts. Tell me how high the deposit is.", "Tell me how high the deposit is."),
+        ("I eat walnuts. How high is the deposit? Who pays it?", "How high is the deposit? Who pays it?"),
+        ("I eat walnuts. How high is the deposit in this contract?", "How high is the deposit in this contract?"),
+        ("Ich esse Nüsse. Wie hoch ist die Kaution?", "Wie hoch ist die Kaution?"),
+        ("我吃核桃。押金是多少？", "押金是多少？"),
+    ],
+)
+def test_what_a_message_tells_is_not_looked_up_beside_what_it_asks(message: str, asked: str) -> None:
+    assert in_context(message, ["Who owns the house?"]) == asked
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "The landlord wants to raise the rent. May he do that?",
+        "My dog is called Rex. What about him?",
+        "The walls are damp. What now?",
+        "I eat walnuts.",
+        "Mr. Smith owns it. Nobody else does.",
+    ],
+)
+def test_what_a_message_tells_is_looked_up_where_its_question_needs_it(message: str) -> None:
+    assert in_context(message, []) == message

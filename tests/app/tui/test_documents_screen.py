@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from octavo.app.assistant.chat import AnswerDone, AnswerRepairing, AnswerStarted, AnswerText
+from octavo.app.assistant.chat import AnswerDone, AnswerRetrying, AnswerStarted, AnswerText
 from octavo.app.assistant.history import system_of
 from octavo.app.documents.index_events import IndexFailed
 from octavo.app.tui.dropped import dropped_paths, named_paths
@@ -356,7 +356,7 @@ async def test_citations_of_one_source_are_one_button_and_each_mark_opens_its_ow
         await running.screen.run_command(f"/open {lease}")
         (document,) = await opened(running, "my lease.md")
         await answer(running, LONG_ANSWER, {"documents": cited_thrice(document)})
-        assert "sources  [C1]?  evidence  documents searched" in running.text()
+        assert "sources  [C1]?  evidence  searched" in running.text()
         entry = running.screen.transcript.entries[-1]
         for place, marked in ((0, "The rent is 1,250 euros a month."), (2, "The garden has 4 trees.")):
             entry.action_ask(f"cite #{place}")
@@ -390,7 +390,7 @@ async def test_a_text_is_marked_as_unchecked_until_it_is_checked(start: Start, l
         running.engine.emit(AnswerText(row.id, "The rent is 900 euros.", 5))
         await running.wait(lambda: "draft, checked against the sources when it ends" in running.text(), "the footer")
         assert running.screen.transcript.entries[-1].has_class("-unchecked")
-        running.engine.emit(AnswerRepairing(row.id, 1))
+        running.engine.emit(AnswerRetrying(row.id, "1 sentence not borne out, trying again"))
         await running.wait(lambda: "1 sentence not borne out, trying again" in running.text(), "the state")
         record = {"unchecked": False, "documents": record_of(document)}
         running.engine.emit(AnswerDone(replace(row, text="It is 1,250 [C1].", status="complete", record=record), None))
@@ -417,4 +417,4 @@ async def test_a_refusal_shows_what_came_nearest(start: Start, lease: Path) -> N
         await running.pilot.press("1")
         await running.wait(lambda: isinstance(running.app.screen, SourceScreen), "the source")
         await running.pilot.press("escape")
-        assert "not answered, documents searched" in running.text()
+        assert "not answered, searched" in running.text()
