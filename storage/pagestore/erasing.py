@@ -40,6 +40,7 @@ def finish_forgetting(core: Core, owner: str) -> int:
         erase(core, sole)
         with core.index.atomic(durable=True) as connection:
             connection.execute("DELETE FROM owners WHERE owner = ?", [owner])
+            connection.execute("DELETE FROM pins WHERE owner = ?", [owner])
         # Pages that were evicted or never committed left their bytes where no page is now.
         _erase_free_space(core)
     except OSError as error:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from octavo.storage.connection import beside
-from octavo.storage.pagestore.indexfile import PAGE_BYTES, SCHEMA, SUFFIXES, VERSION, connect, version
+from octavo.storage.pagestore.indexfile import PAGE_BYTES, PINS, SCHEMA, SUFFIXES, VERSION, connect, version
 from octavo.storage.pagestore.records import ORIGINS, PageHeader, Place, Shape, unpack_numbers
 
 _MOST_VARIABLES = 500
@@ -70,6 +70,7 @@ class Index:
                 self._writer.execute(f"PRAGMA wal_autocheckpoint = {longest_log // 2 // PAGE_BYTES}").fetchone()
                 if not version(self._writer):
                     self._create(self._writer)
+                self._writer.execute(PINS)
             self._reader = connect(path, write=False)
         except BaseException:
             if self._writer is not None:
@@ -162,6 +163,13 @@ class Index:
 
     def counters(self) -> dict[str, int]:
         return dict(self.look("SELECT name, value FROM counters"))
+
+    def pinned(self) -> set[str]:
+        """Owners whose pages are never given up for others'."""
+        has_pins = self.look(
+            "SELECT 1 FROM sqlite_master WHERE name = 'pins'"
+        )  # nobody has written since there are any
+        return {owner for (owner,) in self.look("SELECT owner FROM pins")} if has_pins else set()
 
     def count(self, connection: sqlite3.Connection, **values: int) -> None:
         """Set counters to `values`."""

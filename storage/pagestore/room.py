@@ -14,6 +14,7 @@ SEGMENT_UNITS = (256 << 20) // UNIT
 _SEGMENTS_UNDER_CAP = 8  # at least so many under a small cap, or evicting could free nothing for another space
 # Its owner's name says so; ";" follows ":".
 _OF_A_DOCUMENT = "EXISTS (SELECT 1 FROM owners WHERE page = pages.id AND owner >= 'document:' AND owner < 'document;')"
+_IS_PINNED = "EXISTS (SELECT 1 FROM owners JOIN pins ON pins.owner = owners.owner WHERE owners.page = pages.id)"
 _INDEX_BYTES = 640  # of the index for each page, its owner among them; the token ids and checksums come on top
 _FEWEST_EVICTED = 64  # one durable commit for that many pages
 
@@ -90,22 +91,24 @@ def _power_of_two(number: int) -> int:
 def _evict(core: Core, space: SpaceKey, count: int) -> int:
     """Drop the least valuable pages until about `count` of this space fit; returns how many went.
 
-    Oldest last use first, and the tail of a chain before its head; documents' pages last. A page of another space frees
-    nothing by itself: the whole run that it lies in goes, whose pages were written together.
+    Oldest last use first, and the tail of a chain before its head; documents' pages last, and pinned ones never. A page
+    of another space frees nothing by itself: the whole run that it lies in goes, whose pages were written together.
     """
     with core.index.atomic() as connection:
         core.write_uses(connection)
     held = core.leases.held()
     total = core.index.look("SELECT count(*) FROM pages")[0][0]
     count = max(count, min(_FEWEST_EVICTED, total // 16))
-    oldest = _least_valuable(core, count + len(held))
+    oldest = _least_valuable(core, f"NOT {_IS_PINNED}", count + len(held))
     victims: list[StoredPage] = []
     for page in oldest:
         if page.page_id in held:
             continue
         if page.space != space.number:
-            where = "segment = ? AND run_start = ?"
-            run = core.index.pages(where, [page.place.segment, page.place.run_start])
+            where, place = "segment = ? AND run_start = ?", [page.place.segment, page.place.run_start]
+            if core.index.pages(f"{where} AND {_IS_PINNED} LIMIT 1", place):
+                continue
+            run = core.index.pages(where, place)
             victims += [other for other in run if other.page_id not in held and other not in victims]
             break
         victims.append(page)
@@ -117,12 +120,12 @@ def _evict(core: Core, space: SpaceKey, count: int) -> int:
     return len(victims)
 
 
-def _least_valuable(core: Core, most: int = -1) -> list[StoredPage]:
+def _least_valuable(core: Core, where: str, most: int = -1) -> list[StoredPage]:
     """Pages in the order in which they are given up: those of documents, which were kept on purpose, last."""
     order = "ORDER BY last_use, depth DESC LIMIT ?"
-    pages = core.index.pages(f"NOT {_OF_A_DOCUMENT} {order}", [most])
+    pages = core.index.pages(f"{where} AND NOT {_OF_A_DOCUMENT} {order}", [most])
     left = most - len(pages) if most >= 0 else most
-    return pages + core.index.pages(f"{_OF_A_DOCUMENT} {order}", [left]) if left else pages
+    return pages + core.index.pages(f"{where} AND {_OF_A_DOCUMENT} {order}", [left]) if left else pages
 
 
 def drop_rows(core: Core, pages: Sequence[StoredPage]) -> None:
@@ -179,10 +182,10 @@ def enforce_cap(core: Core) -> None:
 
 
 def _evict_bytes(core: Core, num_bytes: int) -> int:
-    """Drop least valuable pages of so many bytes in all; returns how many went."""
+    """Drop least valuable pages of so many bytes in all, pinned ones last; returns how many went."""
     held, left, victims = core.leases.held(), num_bytes, []
     sizes = {number: shape.page_bytes for number, (_, shape) in core.index.spaces().items()}
-    for page in _least_valuable(core):
+    for page in [*_least_valuable(core, f"NOT {_IS_PINNED}"), *_least_valuable(core, _IS_PINNED)]:
         if left <= 0:
             break
         if page.page_id not in held:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from octavo.storage.lock import WriterLock
 from octavo.storage.pagestore import opening
@@ -66,13 +66,16 @@ class StoreUsage:
 
 @dataclass(frozen=True, slots=True)
 class OwnerUse:
-    """What an owner has in a store; `num_shared` of its pages are others', too. `last_use` is in ms since 1970."""
+    """What an owner has in a store; `num_shared` of its pages are others', too. `last_use` is in ms since 1970; what is
+    `pinned` is not given up for others' pages.
+    """
 
     owner: str
     num_pages: int
     num_bytes: int
     num_shared: int
     last_use: int
+    pinned: bool = False
 
 
 class Store:
@@ -104,6 +107,13 @@ class Store:
         be erased: what is left is erased when the store is opened again.
         """
         return self._session.changing(lambda core: forget(core, owner))
+
+    def pin(self, owner: str, pinned: bool = True) -> None:
+        """Keep the pages of `owner`, those to come too, whatever others need; only a smaller cap may take them.
+
+        Raises PageStoreError, PageStoreBusyError if this process only reads the store.
+        """
+        self._session.changing(lambda core: _pin(core, owner, pinned), settled=False)
 
     def compact(self) -> int:
         """Move pages together and remove the segments that become empty; returns the bytes freed.
@@ -190,15 +200,15 @@ class Store:
             sizes = {number: shape.page_bytes for number, (_, shape) in core.index.spaces().items()}
             rows = core.index.look(_PAGES_OF_OWNERS)
             shared = dict(core.index.look(_SHARED_PAGES_OF_OWNERS))
+            pinned = core.index.pinned()
         except sqlite3.Error as error:
             raise opening.told(core.folder, error) from error
         found: dict[str, OwnerUse] = {}
         for owner, space, count, last_use in rows:
-            known = found.get(owner, OwnerUse(owner, 0, 0, shared.get(owner, 0), 0))
+            known = found.get(owner, OwnerUse(owner, 0, 0, shared.get(owner, 0), 0, owner in pinned))
             num_bytes = known.num_bytes + count * sizes[space]
-            found[owner] = OwnerUse(
-                owner, known.num_pages + count, num_bytes, known.num_shared, max(known.last_use, last_use)
-            )
+            last_use = max(known.last_use, last_use)
+            found[owner] = replace(known, num_pages=known.num_pages + count, num_bytes=num_bytes, last_use=last_use)
         return sorted(found.values(), key=lambda use: -use.num_bytes)
 
     def close(self) -> None:
@@ -212,13 +222,19 @@ class Store:
         self.close()
 
 
+def _pin(core: Core, owner: str, pinned: bool) -> None:
+    statement = "INSERT OR IGNORE INTO pins VALUES (?)" if pinned else "DELETE FROM pins WHERE owner = ?"
+    with core.index.atomic(durable=True) as connection:
+        connection.execute(statement, [owner])
+
+
 def _clear(core: Core) -> int:
     before = core.num_bytes
     core.leases.wait(core.leases.held())
     for number in core.extents.segments:
         remove_segment(core, number)
     with core.index.atomic(durable=True) as connection:
-        for table in ("pages", "owners", "forgetting"):
+        for table in ("pages", "owners", "forgetting", "pins"):
             connection.execute(f"DELETE FROM {table}")  # noqa: S608
     core.index.checkpoint()
     return before - core.num_bytes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from typing import Any
 
 import pytest
@@ -82,6 +83,60 @@ def test_pages_of_documents_go_last(kit: Any) -> None:
         space.write(kit.chain(begin, 8, owner="document:2"))
         assert kit.bytes_on_disk() <= CAP
     assert not all(kit.kept(space, document))
+
+
+def test_pinned_pages_stay_whatever_else_is_written(kit: Any) -> None:
+    mine, space = kit.chain(0, 60, owner="mine"), kit.space(CAP)
+    space.write(mine)
+    kit.opened[0].pin("mine")
+    for begin in range(1_000, 1_600, 8):
+        assert space.write(kit.chain(begin, 8, owner="document:2")) == [None] * 8
+    assert kit.kept(space, mine) == [True] * 60
+    assert {use.owner: use.pinned for use in kit.opened[0].owners()} == {"mine": True, "document:2": False}
+
+    space = kit.space(CAP)
+    assert kit.opened[0].owners()[-1].pinned, "it outlives the process"
+    kit.opened[0].pin("mine", False)
+    for begin in range(2_000, 2_600, 8):
+        space.write(kit.chain(begin, 8, owner="document:2"))
+    assert not any(kit.kept(space, mine))
+
+
+def test_where_everything_is_pinned_what_is_new_finds_no_room_and_the_cap_holds(kit: Any) -> None:
+    mine, space = kit.chain(0, 300, owner="mine"), kit.space(CAP)
+    kit.opened[0].pin("mine")
+    written = space.write(mine)
+    assert None in written
+    assert any("limit" in reason for reason in written if reason)
+    assert kit.bytes_on_disk() <= CAP
+    space = kit.space(CAP // 2)
+    assert kit.bytes_on_disk() <= CAP // 2, "the cap is harder than a pin"
+    assert kit.opened[0].verify().is_clean
+
+
+def test_forgetting_and_clearing_take_the_pin_away(kit: Any) -> None:
+    for end in ("forget", "clear"):
+        space = kit.space(CAP)
+        space.write(kit.chain(0, 4, owner="mine"))
+        kit.opened[0].pin("mine")
+        kit.opened[0].forget("mine") if end == "forget" else kit.opened[0].clear()
+        space.write(kit.chain(0, 4, owner="mine"))
+        assert [use.pinned for use in kit.opened[0].owners()] == [False]
+
+
+def test_an_index_from_before_there_were_pins_is_used_as_it_is(kit: Any) -> None:
+    pages = kit.chain(0, 4)
+    kit.space(CAP).write(pages)
+    kit.close()
+    with sqlite3.connect(kit.folder / "index.db") as index:
+        index.execute("DROP TABLE pins")
+    index.close()
+    kit.open(write=False)
+    assert [use.pinned for use in kit.opened[0].owners()] == [False]
+    space = kit.space(CAP)
+    kit.opened[0].pin("ann")
+    assert kit.kept(space, pages) == [True] * 4
+    assert [use.pinned for use in kit.opened[0].owners()] == [True]
 
 
 def test_pages_being_read_are_not_evicted(kit: Any) -> None:
