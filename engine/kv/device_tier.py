@@ -59,6 +59,23 @@ class DeviceTier:
         with self.filling(layers, np.full(len(layers), page)) as slots:
             self._pool.write(slots, missing)
 
+    def place_in_ram(self, page: PageId) -> Tensor | None:
+        """Slots of all layers of a page that has none, uint8 `[num_layers, slot_bytes]`, to read the page to.
+
+        None, with nothing placed, where they are not one piece of RAM. `vacate` gives them back.
+        """
+        num_layers = self._pool.num_layers
+        if self._pool.num_resident[page]:
+            return None
+        slots = self._pool.place(np.arange(num_layers), np.full(num_layers, page))
+        memory = self._pool.run_of(slots)
+        if memory is None:
+            self._pool.vacate(slots)
+        return memory
+
+    def vacate(self, page: PageId) -> None:
+        self._pool.vacate_page(page)
+
     def put(self, layer: int, pages: Ids, encoded: Tensor) -> None:
         """Write one layer of pages, as far as they have slots: `encoded` uint8 `[len(pages), slot_bytes]`."""
         slots = self._pool.slots[layer, pages].astype(np.int64)

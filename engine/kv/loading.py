@@ -66,11 +66,19 @@ class Loader:
         self._read_pages(rest[~residency.has_row(rest)], to_device=False)
 
     def _read_pages(self, pages: Ids, *, to_device: bool) -> None:
-        """Whole pages from the store into spare rows, and on to the device; without either they are left."""
+        """Whole pages from the store into spare rows, and on to the device; without either they are left.
+
+        Where the device is RAM, a page without a row is read straight into its slots.
+        """
         residency, host = self._residency, self._residency.host
         wanted: list[Wanted] = []
+        in_slots: set[PageId] = set()  # pages that have slots and no bytes in them yet
         for page in map(int, pages):
             row = self._host.spare_row(page)
+            if row is None and to_device:
+                row = self._device.place_in_ram(page)
+                if row is not None:
+                    in_slots.add(page)
             if to_device or row is not None:
                 wanted.append(Wanted(page, residency.stored_page(page), row))
         if not wanted:
@@ -85,10 +93,14 @@ class Loader:
                         continue
                     if host.rows[read.page] != NOWHERE:
                         host.state[host.rows[read.page]] = RowState.CLEAN
-                    if to_device:
+                    if read.page in in_slots:
+                        in_slots.remove(read.page)
+                    elif to_device:
                         self._device.complete(read.page, read.data)
         finally:
             self._host.abandon([item.page for item in wanted])
+            for page in in_slots:
+                self._device.vacate(page)
         residency.counters.promoted_from_disk += len(wanted) - len(lost)
         self._lose(lost)
 

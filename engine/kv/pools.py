@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from octavo.engine.kv.codec import PageLayout
+from octavo.engine.kv.memory import page_memory
 from octavo.engine.kv.pages import PageId
 from octavo.engine.kv.staged_copies import StagedCopies
 
@@ -47,7 +48,8 @@ class DevicePool:
         self.layout = layout
         self.num_layers = num_layers
         self.num_slots = num_slots
-        self.slab = torch.empty(num_slots + num_stream, layout.slot_bytes, dtype=torch.uint8, device=device)
+        shape = num_slots + num_stream, layout.slot_bytes
+        self.slab = page_memory(*shape) if device == "cpu" else torch.empty(shape, dtype=torch.uint8, device=device)
         self.tails = torch.empty(
             num_tails * num_layers,
             2,
@@ -127,6 +129,13 @@ class DevicePool:
         """`encoded` uint8 `[len(slots), slot_bytes]`, on any device, into slots."""
         self._rows.write(slots, encoded)
 
+    def run_of(self, slots: Ids) -> Tensor | None:
+        """Slots that lie one behind the other in RAM, uint8 `[len(slots), slot_bytes]`, to be written to as one."""
+        first, count = int(slots[0]), len(slots)
+        if self.slab.is_cuda or not np.array_equal(slots, np.arange(first, first + count)):
+            return None
+        return self.slab[first : first + count]
+
     def table(self, pages: Ids) -> Tensor:
         """Slots of `pages` in every layer: int32 `[num_layers, *pages.shape]` on the slab's device."""
         return torch.from_numpy(np.ascontiguousarray(self.slots[:, pages])).to(self.slab.device)
@@ -168,7 +177,7 @@ class HostPool:
     """
 
     def __init__(self, num_rows: int, num_records: int, slot_bytes: int, *, pinned: bool) -> None:
-        self.slab = torch.empty(num_rows, num_records, slot_bytes, dtype=torch.uint8, pin_memory=pinned)
+        self.slab = page_memory(num_rows, num_records, slot_bytes, pinned=pinned)
         self.rows = np.full(0, NOWHERE, dtype=np.int32)
         self.page_of_row = np.full(num_rows, NOWHERE, dtype=np.int64)
         self.state = np.full(num_rows, RowState.FREE, dtype=np.int8)

@@ -16,15 +16,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from octavo.engine.kv.memory import page_memory
 from octavo.engine.kv.pages import PageId
 from octavo.engine.kv.store import PageSpace, Read, StoredPage
 
-_BATCH = 16  # pages being read while as many are copied
+_BATCH = 64  # pages being read while as many are copied
+_BUFFERED = 16  # of them at most, that have no place to stay
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Wanted:
-    """A page to be read; `row` uint8 `[num_records, slot_bytes]` in RAM is where to, None where it does not stay."""
+    """A page to be read; `row` uint8 `[num_records, slot_bytes]` in RAM is where to, None where it does not stay.
+
+    A row of fewer records takes the first ones.
+    """
 
     page: PageId
     stored: StoredPage
@@ -65,7 +70,8 @@ class StoreReader:
 
     def pages(self, wanted: Sequence[Wanted]) -> Generator[PageBytes, None, None]:
         """Every page that is wanted, in order. Once it is closed nothing is written to the rows any more."""
-        batches = [wanted[at : at + _BATCH] for at in range(0, len(wanted), _BATCH)]
+        size = _BUFFERED if any(item.row is None for item in wanted) else _BATCH
+        batches = [wanted[at : at + size] for at in range(0, len(wanted), size)]
         buffers, reading = self._start(batches[0], 0)
         try:
             for index, batch in enumerate(batches):
@@ -131,13 +137,13 @@ class StoreReader:
 
     @cached_property
     def _batches(self) -> Tensor:
-        return torch.empty(2, _BATCH, self._num_records, self._slot_bytes, dtype=torch.uint8)
+        return page_memory(2, _BUFFERED, self._num_records, self._slot_bytes)
 
     def _start(self, batch: Sequence[Wanted], side: int) -> tuple[list[Tensor], Future[list[str | None]]]:
         """Begin to read whole pages to where they are wanted, or else into one of the two buffers."""
         buffers = [self._batches[side, i] if item.row is None else item.row for i, item in enumerate(batch)]
         reads: list[Read] = [
-            (item.stored, 0, self._num_records, buffer.numpy().data.cast("B"))
+            (item.stored, 0, len(buffer), buffer.numpy().data.cast("B"))
             for item, buffer in zip(batch, buffers, strict=True)
         ]
         return buffers, self._space.submit_read(reads)

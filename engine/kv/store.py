@@ -50,8 +50,11 @@ class PageSpace(Protocol):
     def find(self, identities: Sequence[bytes]) -> Sequence[StoredPage | None]:
         """Which of these pages are kept."""
 
-    def write(self, pages: Sequence[NewPage]) -> list[str | None]:
-        """Keep pages durably; one entry a page, None or one sentence that says why it is not kept."""
+    def submit_write(self, pages: Sequence[NewPage]) -> Future[list[str | None]]:
+        """Keep pages durably, in the background; one entry a page, None or one sentence that says why it is not kept.
+
+        Their data stays as it is until then. A call may wait for earlier ones.
+        """
 
     def submit_read(self, reads: Sequence[Read]) -> Future[list[str | None]]:
         """Read and check in the background; one entry a read, None or what is wrong with that page."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 from octavo.engine.kv.pages import Origin, PageId
 from octavo.engine.kv.store import PageSpace, StoredPage
 
 _BATCH = 64  # pages that share one sync of the disk
+_UNDER_WAY = 3  # batches: the disk has one while another is committed, and one to go on with
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,26 +76,39 @@ class Writer:
         self._thread.join()
 
     def _run(self) -> None:
+        under_way: deque[tuple[list[WriteJob], Future[list[str | None]]]] = deque()
         while True:
             with self._changed:
-                while not self._waiting and not self._closing:
+                while not self._waiting and not under_way and not self._closing:
                     self._changed.wait()
-                if not self._waiting:
+                if not self._waiting and not under_way:
                     return
                 batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
-                self._num_writing = len(batch)
-            results = self._write(batch)
-            with self._changed:
-                self._results += results
-                self._num_writing = 0
-                self._changed.notify_all()
+                self._num_writing += len(batch)
+            if batch:
+                under_way.append((batch, self._begin(batch)))
+            if not batch or len(under_way) == _UNDER_WAY:
+                results = self._finish(*under_way.popleft())
+                with self._changed:
+                    self._results += results
+                    self._num_writing -= len(results)
+                    self._changed.notify_all()
 
-    def _write(self, batch: list[WriteJob]) -> list[WriteResult]:
+    # A thread that dies would leave every row unwritten for ever, and the engine waiting: whatever goes wrong is told.
+
+    def _begin(self, batch: list[WriteJob]) -> Future[list[str | None]]:
         try:
-            problems = self._space.write(batch)
-            found = self._space.find([job.identity for job in batch])
+            return self._space.submit_write(batch)
         except Exception as error:
-            # A thread that dies would leave every row unwritten for ever, and the engine waiting.
+            refused: Future[list[str | None]] = Future()
+            refused.set_exception(error)
+            return refused
+
+    def _finish(self, batch: list[WriteJob], writing: Future[list[str | None]]) -> list[WriteResult]:
+        found: Sequence[StoredPage | None]
+        try:
+            problems, found = writing.result(), self._space.find([job.identity for job in batch])
+        except Exception as error:
             problems, found = [f"{type(error).__name__}: {error}"] * len(batch), [None] * len(batch)
         return [
             WriteResult(job.page, job.owner, stored, problem or (None if stored else "The page store is full."))

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
-from octavo.storage.pagestore.core import Core, now
+from octavo.storage.pagestore.core import Core, SpaceKey, now
 from octavo.storage.pagestore.erasing import drop_bad, erase
 from octavo.storage.pagestore.errors import PageStoreError
 from octavo.storage.pagestore.index import StoredPage
@@ -87,15 +87,24 @@ class Space:
     def add_owner(self, identities: Sequence[bytes], owner: str) -> None:
         """Let `owner` own these pages, too, so that they stay when another owner is forgotten.
 
-        A process that only reads changes nothing.
+        That is noted in the background, before anything is forgotten. A process that only reads changes nothing.
         """
 
-        def change(core: Core) -> None:
-            found = self._look_up(identities)
-            with core.index.atomic() as connection:
-                core.index.add_owners(connection, [page.page_id for page in found.values()], owner)
+        def note(core: Core, key: SpaceKey) -> None:
+            try:
+                found = core.index.find(key.number, identities)
+                with core.index.atomic() as connection:
+                    core.index.add_owners(connection, [page.page_id for page in found.values()], owner)
+            except sqlite3.Error as error:
+                core.index_is_damaged |= is_damage(error)
+                core.note(f"The owner of pages could not be noted in the page store: {error}.")
 
-        self._change(change)
+        def change(core: Core) -> None:
+            key = self._session.key(self._root, self.shape)
+            assert key is not None, "whoever writes makes the space"
+            self._session.writer.do_later(lambda: note(core, key))
+
+        self._change(change, settled=False)
 
     def drop(self, identities: Sequence[bytes]) -> None:
         """Erase these pages, whoever owns them; a process that only reads serves them no more."""
@@ -104,11 +113,11 @@ class Space:
             self._session.core.mark_bad(page)
         self._change(lambda core: erase(core, pages))
 
-    def _change(self, change: Callable[[Core], None]) -> None:
+    def _change(self, change: Callable[[Core], None], *, settled: bool = True) -> None:
         if not self._session.core.writable:
             return
         try:
-            self._session.changing(change)
+            self._session.changing(change, settled=settled)
         except PageStoreError as error:
             self._session.core.note(str(error))
 

@@ -67,6 +67,15 @@ class BatchWriter:
         self._core.under_way.add(future, batch.depths)
         return future
 
+    def do_later(self, work: Callable[[], None]) -> None:
+        """Let the thread that commits do something to the index, after the batches that are under way."""
+
+        def done() -> list[str | None]:
+            work()
+            return []
+
+        self._core.under_way.add(self._committing.submit(done), {})
+
     def _write_run(self, space: SpaceKey, pages: list[Placed]) -> list[PageHeader]:
         """On a writing thread: checksum the pages, and write them at once. Raises OSError."""
         files, shape, place = self._core.files, space.shape, pages[0].place

@@ -56,7 +56,12 @@ class MemoryStore:
     def find(self, identities: Sequence[bytes]) -> list[Kept | None]:
         return [self.kept.get(identity) for identity in identities]
 
-    def write(self, pages: Sequence[Any]) -> list[str | None]:
+    def submit_write(self, pages: Sequence[Any]) -> Future[list[str | None]]:
+        written: Future[list[str | None]] = Future()
+        written.set_result(self._write(pages))
+        return written
+
+    def _write(self, pages: Sequence[Any]) -> list[str | None]:
         self.gate.wait()
         problems = [self.write_problem(page) for page in pages]
         for page, problem in zip(pages, problems, strict=True):
