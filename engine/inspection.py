@@ -8,7 +8,7 @@ from __future__ import annotations
 from array import array
 from collections import OrderedDict
 from collections.abc import Sequence as Row
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from octavo.engine.kv.sequence_pages import SequencePages
     from octavo.engine.sequence import Sequence
 
-ABSENT, DISK, HOST, DEVICE = range(4)
-"""The nearest place of a layer of a page, farther ones being smaller; ABSENT would be computed again."""
+ABSENT, DISK, HOST, DEVICE, UNFINISHED = range(5)
+"""The nearest place of a layer of a page, farther ones being smaller; ABSENT would be computed again, and UNFINISHED is
+the page being filled, which is always on the device.
+"""
 
 _MOST_REMEMBERED = 8
 _MOST_CHOSEN = 64
@@ -32,13 +34,16 @@ _MOST_CHOSEN = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PageMap:
-    """Complete pages of a conversation, in order; arrays are `[num_layers, num_pages]`.
+    """Pages of a conversation, in order; arrays are `[num_layers, num_pages]`.
 
     `tier` uint8 is the nearest place. `age` int64 counts page reads since a layer was read last, -1 where that is not
     known; `selected` int64 how often it was selected within the window that eviction looks at; `worth` float32 what
-    eviction would give for it, from 0 to 1. `chosen` marks what each layer selected for the newest token.
-    `num_tokens` includes those of the unfinished page, which is kept as it was computed, in `tail_bits` a number;
-    complete pages have `key_bits` and `value_bits`.
+    eviction would give for it, from 0 to 1. `chosen` marks what each layer selected for the newest token. Complete
+    pages have `key_bits` and `value_bits`.
+
+    Where there are `tail_tokens`, the last page is unfinished: so many of its tokens are kept as they were computed, in
+    `tail_bits` a number, while the request runs, and are ABSENT once it has ended. `num_unread` of the `num_tokens`, on
+    no page, have not been computed.
     """
 
     num_tokens: int
@@ -53,10 +58,16 @@ class PageMap:
     tail_bits: int
     codec: str
     is_running: bool
+    tail_tokens: int = 0
+    num_unread: int = 0
 
     @property
     def num_pages(self) -> int:
         return int(self.tier.shape[1])
+
+    @property
+    def num_complete(self) -> int:
+        return self.num_pages - bool(self.tail_tokens)
 
     @property
     def num_layers(self) -> int:
@@ -65,7 +76,9 @@ class PageMap:
 
 @dataclass(frozen=True, slots=True)
 class PageDetail:
-    """One complete page: its tokens, identity in hex, owners, and who computed it ("" if that is not known)."""
+    """One page: its tokens, identity in hex, owners, and who computed it; "" what is not known or, of an unfinished
+    page, not there.
+    """
 
     index: int
     token_ids: tuple[int, ...]
@@ -142,31 +155,38 @@ class Inspection:
         if running is not None and running.pages is not None:
             ids: Ids = np.array(running.pages.page_ids, dtype=np.int64)
             chosen = _chosen(running, ids, cache.pool.num_layers)
-            return _map(cache, ids, chosen, np.zeros(len(ids), np.bool_), len(running.token_ids), is_running=True)
+            num_tokens, tail = len(running.token_ids), running.num_computed - len(ids) * cache.page_size
+            found = _map(cache, ids, chosen, np.zeros(len(ids), np.bool_), num_tokens, tail, is_running=True)
+            return replace(found, num_unread=num_tokens - running.num_computed)
         if known is None:
             return None
         ids = np.array([cache.table.find(identity) for identity in known.identities], dtype=np.int64)
         missing = np.flatnonzero(ids == NOWHERE)
         stored = np.zeros(len(ids), np.bool_)
         if missing.size:
-            found = cache.find_stored([known.identities[at] for at in missing])
-            stored[missing] = [page is not None for page in found]
+            stored[missing] = [page is not None for page in cache.find_stored([known.identities[at] for at in missing])]
         chosen = np.zeros((cache.pool.num_layers, len(ids)), np.bool_)
-        return _map(cache, ids, chosen, stored, len(known.token_ids), is_running=False)
+        num_tokens = len(known.token_ids)
+        rest = num_tokens - len(ids) * cache.page_size  # of more than a page most was never computed
+        tail, unread = (rest, 0) if rest <= cache.page_size else (0, rest)
+        found = _map(cache, ids, chosen, stored, num_tokens, tail, is_running=False)
+        return replace(found, num_unread=unread)
 
     def detail(self, owner: str, index: int) -> PageDetail | None:
         """One page of what `look` gave; None if there is no such page any more."""
         running, known, table = self._running(owner), self._known.get(owner), self._engine.cache.table
         if running is not None and running.pages is not None:
-            tokens: Row[int] = running.token_ids
+            tokens: Row[int] = running.token_ids[: running.num_computed]
             identities = running.pages.identities
         elif known is not None:
             tokens, identities = known.token_ids, known.identities
         else:
             return None
+        size = self._engine.cache.page_size
+        if index == len(identities) and 0 < len(tokens) - index * size <= size:
+            return PageDetail(index, tuple(tokens[index * size :]), "", (owner,), "")
         if not 0 <= index < len(identities):
             return None
-        size = self._engine.cache.page_size
         record = table.record_of(table.find(identities[index]))
         return PageDetail(
             index,
@@ -215,17 +235,26 @@ def _chosen(sequence: Sequence, ids: Ids, num_layers: int) -> NDArray[np.bool_]:
 
 
 def _map(
-    cache: KvCache, ids: Ids, chosen: NDArray[np.bool_], stored: NDArray[np.bool_], num_tokens: int, *, is_running: bool
+    cache: KvCache,
+    ids: Ids,
+    chosen: NDArray[np.bool_],
+    stored: NDArray[np.bool_],
+    num_tokens: int,
+    tail_tokens: int,
+    *,
+    is_running: bool,
 ) -> PageMap:
     """`stored` marks pages without an id that the store has."""
-    tiers, codec = cache.tiers, cache.layout.codec
+    tiers, codec, complete = cache.tiers, cache.layout.codec, len(ids)
     layers, here = np.arange(cache.pool.num_layers)[:, None], np.flatnonzero(ids != NOWHERE)
-    shape = (cache.pool.num_layers, len(ids))
+    shape = (cache.pool.num_layers, complete + bool(tail_tokens))
     tier = np.zeros(shape, np.uint8)
-    tier[:, stored] = DISK
+    tier[:, np.flatnonzero(stored)] = DISK
     age = np.full(shape, -1, np.int64)
     selected = np.zeros(shape, np.int64)
     worth = np.zeros(shape, np.float32)
+    read = np.zeros(shape, np.bool_)
+    read[:, :complete] = chosen
     if here.size:
         pages = ids[here]
         on_device, on_host, on_disk = tiers.places(pages)
@@ -233,6 +262,8 @@ def _map(
         keys = cache.pool.key(layers, pages).ravel()
         ages, counts, worths = (column.reshape(shape[0], -1) for column in tiers.slot_policy.known(keys))
         age[:, here], selected[:, here], worth[:, here] = ages, counts, worths
+    if is_running and tail_tokens:  # every token reads it, and it is never evicted
+        tier[:, complete], age[:, complete], worth[:, complete], read[:, complete] = UNFINISHED, 0, 1.0, True
     return PageMap(
         num_tokens=num_tokens,
         page_size=cache.page_size,
@@ -240,10 +271,11 @@ def _map(
         age=age,
         selected=selected,
         worth=worth,
-        chosen=chosen,
+        chosen=read,
         key_bits=codec.key_bits,
         value_bits=codec.value_bits,
         tail_bits=8 * cache.pool.tails.element_size(),
         codec=codec.name,
         is_running=is_running,
+        tail_tokens=tail_tokens,
     )

@@ -14,6 +14,7 @@ from octavo.app.assistant.snapshot import Snapshot, take_snapshot
 if TYPE_CHECKING:
     from octavo.app.assistant.chat import Chat
     from octavo.engine.inspection import PageDetail, PageMap
+    from octavo.storage.pages import Store
 
 SNAPSHOT_S = 0.2
 CHECK_S = 15.0
@@ -47,7 +48,7 @@ class PagesShown:
 
 
 class Watch:
-    """`open`, `close` and `look` are for any thread, `snapshot` too; everything else for the engine's.
+    """`open`, `close` and `look` are for any thread, `snapshot` and `store` too; everything else for the engine's.
 
     The conversation that is open keeps its pages on the device. Any other gives them up, as far as a tier below has
     them, `idle_s` seconds after it was asked or left; a closed one at the next step.
@@ -63,6 +64,7 @@ class Watch:
     ) -> None:
         """`wake` is called from any thread when there is something to attend to."""
         self.snapshot: Snapshot | None = None
+        self.store: Store | None = None  # of the model that is loaded
         self._emit = emit
         self._wake = wake
         self._idle_s = idle_s
@@ -99,7 +101,7 @@ class Watch:
 
     def let_go(self) -> None:
         """The model is unloaded."""
-        self.snapshot = None
+        self.snapshot = self.store = None
         self._used.clear()
 
     def patience(self, chat: Chat | None) -> float:
@@ -112,6 +114,7 @@ class Watch:
     def attend(self, chat: Chat | None, *, idle: bool = False) -> None:
         """Do what is due; `idle` where no answer runs."""
         now = self._clock()
+        self.store = chat.assistant.store if chat is not None else None
         if chat is not None and idle:
             chat.assistant.engine.cache.tiers.collect()
         self._let_closed_go(chat)

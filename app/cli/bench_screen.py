@@ -76,12 +76,14 @@ def watched_app(open_backend: OpenBackend) -> Any:
 
 async def _measure(flags: dict[str, object], tokens: int, table: int, keys: int, idle: int) -> dict[str, float]:
     from octavo.app.tui.backend import open_backend
+    from octavo.app.tui.collector import spare_the_screen
 
     app = watched_app(lambda on_event: open_backend(flags, on_event))
     figures: dict[str, float] = {}
     try:
         async with app.run_test(size=(120, 40)) as pilot:
             await until(pilot, lambda: bool(app.chat.status.figures.limit), "the model")
+            spare_the_screen()  # as the screen does in a terminal
             if idle:
                 figures["idle_cpu_percent"] = await _idle(idle)
             if tokens:

@@ -105,7 +105,7 @@ def _pages(record: Mapping[str, Any], texts: Mapping[int, str], width: int) -> C
     )
     for place, times in pages["chosen"][:SHOWN_PAGES]:
         text = one_line(visible(texts.get(place, "")), max(width - 24, 20))
-        lines.append(Content.assemble((f"page {place:>6,} ", "bold"), f"{times:>6,} times  {text}"))
+        lines.append(Content.assemble((f"page {place + 1:>6,} ", "bold"), f"{times:>6,} times  {text}"))
     lines += [
         f"in the document, characters {part['start']}-{part['end']}{_cited(part)}: {one_line(part['text'], 100)}"
         for part in (record.get("documents") or {}).get("pages_read") or ()

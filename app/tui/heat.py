@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,8 @@ METRICS: tuple[Metric, ...] = ("tier", "last use", "selected", "worth", "newest"
 SECTION = 16
 LEVELS = 9
 """Levels of everything that is not a tier: 0 is nothing, 8 the most."""
+DEVICE, UNFINISHED = 3, 4
+"""The nearest tier, and that of a page being filled, which counts as the nearest in a cell with others."""
 
 Cells = NDArray[np.uint8]
 
@@ -47,7 +49,7 @@ def zooms(num_pages: int, columns: int) -> list[int]:
 
 
 def cells(pages: PageMap, metric: Metric, view: View) -> Cells:
-    """What each cell shows, uint8 `[rows, columns that have pages]`: of a tier 0 to 3, of anything else 0 to 8.
+    """What each cell shows, uint8 `[rows, columns that have pages]`: of a tier 0 to 4, of anything else 0 to 8.
 
     A cell of many pages and layers shows their mean, of selections the most.
     """
@@ -57,42 +59,57 @@ def cells(pages: PageMap, metric: Metric, view: View) -> Cells:
     part = slice(view.first, last)
     starts = np.arange(0, last - view.first, view.per_cell)
     bands = np.array([view.layers_of(row, pages.num_layers).start for row in range(view.rows)])
-    values = _values(pages, metric, part)
     fold = np.maximum if metric in ("selected", "newest") else np.add
-    folded = fold.reduceat(fold.reduceat(values, bands, axis=0), starts, axis=1)
+    folded = _values(pages, metric, part)
+    if view.rows < pages.num_layers:
+        folded = fold.reduceat(folded, bands, axis=0)
+    if view.per_cell > 1:
+        folded = fold.reduceat(folded, starts, axis=1)
     if fold is np.add:
         heights = np.diff(np.append(bands, pages.num_layers))[:, None]
         widths = np.diff(np.append(starts, last - view.first))[None, :]
         folded = folded / (heights * widths)
-    most = 3 if metric == "tier" else LEVELS - 1
-    shown: Cells = np.clip(np.where((folded > 0) & (folded < 1), 1, np.rint(folded)), 0, most).astype(np.uint8)
+    elif metric == "selected":
+        most = float(np.log2(1.0 + pages.selected.max(initial=0)))
+        folded = np.log2(1.0 + folded) * ((LEVELS - 1) / max(most, 1e-9))
+    most_shown = DEVICE if metric == "tier" else LEVELS - 1
+    shown: Cells = np.clip(np.where((folded > 0) & (folded < 1), 1, np.rint(folded)), 0, most_shown).astype(np.uint8)
+    if metric == "tier" and view.per_cell == 1 and last == pages.num_pages:
+        shown[(pages.tier[:, -1] == UNFINISHED)[bands], -1] = UNFINISHED
     return shown
 
 
-def _values(pages: PageMap, metric: Metric, part: slice) -> NDArray[np.float64]:
-    """The metric of every layer of every page, on the scale of the levels."""
+def _values(pages: PageMap, metric: Metric, part: slice) -> NDArray[Any]:
+    """The metric of every layer of every page, on the scale of the levels; of selections how many there were."""
     if metric == "tier":
-        return pages.tier[:, part].astype(np.float64)
+        return np.minimum(pages.tier[:, part], DEVICE).astype(np.float32)
     if metric == "newest":
-        return pages.chosen[:, part].astype(np.float64) * (LEVELS - 1)
+        return pages.chosen[:, part].astype(np.uint8) * np.uint8(LEVELS - 1)
     if metric == "precision":
-        return np.full(pages.tier[:, part].shape, min((pages.key_bits + pages.value_bits) / 4, LEVELS - 1.0))
+        return _precision(pages)[:, part]
     if metric == "worth":
         most = max(float(pages.worth.max(initial=0)), 1e-9)
-        worth: NDArray[np.float64] = pages.worth[:, part].astype(np.float64) * ((LEVELS - 1) / most)
-        return worth
+        return pages.worth[:, part] * np.float32((LEVELS - 1) / most)
     if metric == "selected":
-        counts: NDArray[np.float64] = np.log2(1.0 + pages.selected[:, part])
-        return counts * ((LEVELS - 1) / max(float(np.log2(1.0 + pages.selected.max(initial=0))), 1e-9))
-    ages = pages.age[:, part]
+        return pages.selected[:, part]
+    ages = pages.age[:, part].astype(np.float32)
     fresh = (LEVELS - 1) * (1 - np.log2(1 + np.maximum(ages, 0)) / 20)  # a million reads ago is long
-    return np.where(ages < 0, 0.0, np.maximum(fresh, 1.0))
+    return np.where(ages < 0, np.float32(0), np.maximum(fresh, 1))
+
+
+def _precision(pages: PageMap) -> NDArray[np.float32]:
+    """Bits of a key and a value; an unfinished page is kept as it was computed, or not at all."""
+    shown = np.full(pages.tier.shape, min((pages.key_bits + pages.value_bits) / 4, LEVELS - 1), np.float32)
+    if pages.tail_tokens:
+        shown[:, -1] = min(pages.tail_bits / 2, LEVELS - 1) if pages.is_running else 0
+    return shown
 
 
 def counts_by_tier(pages: PageMap) -> tuple[int, int, int, int]:
-    """Pages on the device (in every layer), partly there, on a lower tier alone, and nowhere."""
-    on_device = (pages.tier == 3).sum(axis=0)
+    """Complete pages on the device (in every layer), partly there, on a lower tier alone, and nowhere."""
+    tier = pages.tier[:, : pages.num_complete]
+    on_device = np.count_nonzero(tier == DEVICE, axis=0)
     whole = int((on_device == pages.num_layers).sum())
     partly = int(((on_device > 0) & (on_device < pages.num_layers)).sum())
-    below = int(((on_device == 0) & (pages.tier.max(axis=0, initial=0) > 0)).sum())
-    return whole, partly, below, pages.num_pages - whole - partly - below
+    below = int(((on_device == 0) & (tier.max(axis=0, initial=0) > 0)).sum())
+    return whole, partly, below, pages.num_complete - whole - partly - below

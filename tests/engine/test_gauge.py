@@ -11,7 +11,7 @@ from octavo.engine.config import EngineConfig, GenerationPolicy
 from octavo.engine.engine import load
 from octavo.engine.events import DoneEvent
 from octavo.engine.gauge import measure
-from octavo.engine.inspection import ABSENT, DEVICE, DISK, HOST
+from octavo.engine.inspection import ABSENT, DEVICE, DISK, HOST, UNFINISHED
 
 PAGE = 8
 GREEDY = GenerationPolicy(temperature=0.0, repetition_penalty=1.0, max_tokens=12)
@@ -105,18 +105,19 @@ def test_a_page_map_shows_every_page_where_it_is(folder):
     engine.step()
     running = engine.inspection.look("a")
     assert running.is_running
-    assert running.tier.shape == (engine.spec.num_layers, 6)
-    assert (running.tier == DEVICE).all()
+    assert running.tier.shape == (engine.spec.num_layers, 6 + 1)
+    assert (running.tier[:, :6] == DEVICE).all()
+    assert (running.tier[:, 6] == UNFINISHED).all()
     assert (running.age >= -1).all()
     done = finished(engine)
     tokens = done.metrics.prompt_tokens + done.metrics.generated_tokens
     after = engine.inspection.look("a")
-    assert (after.is_running, after.num_tokens, after.num_pages) == (False, tokens, (tokens - 1) // PAGE)
+    assert (after.is_running, after.num_tokens, after.num_complete) == (False, tokens, (tokens - 1) // PAGE)
     freed = engine.cache.rest({"a"})
     assert freed == 0 or freed % engine.cache.layout.slot_bytes == 0
     rested = engine.inspection.look("a")
-    assert (rested.tier == HOST).all(), "what lies below leaves the device"
-    assert freed == engine.spec.num_layers * after.num_pages * engine.cache.layout.slot_bytes
+    assert (rested.tier[:, : rested.num_complete] == HOST).all(), "what lies below leaves the device"
+    assert freed == engine.spec.num_layers * after.num_complete * engine.cache.layout.slot_bytes
     engine.cache.check_conservation()
     detail = engine.inspection.detail("a", 2)
     assert detail.token_ids == tuple(prompt(6 * PAGE + 1)[2 * PAGE : 3 * PAGE])
@@ -124,6 +125,24 @@ def test_a_page_map_shows_every_page_where_it_is(folder):
     assert engine.inspection.detail("a", 99) is None
     engine.forget("a")
     assert engine.inspection.look("a") is None
+
+
+@pytest.mark.parametrize("tokens", [1, PAGE - 1, PAGE, PAGE + 1, 3 * PAGE, 3 * PAGE + 5])
+def test_every_token_is_on_a_page_of_the_map_or_unread(folder, tokens):
+    """The unfinished page is one of them: on the device while it is filled, nowhere once the request has ended."""
+    engine = engine_of(folder)
+    engine.submit(prompt(tokens), GREEDY, owner="a")
+    steps = 0
+    while engine.step() or engine.sequences:
+        seen, steps = engine.inspection.look("a"), steps + 1
+        assert seen.num_complete * PAGE + seen.tail_tokens + seen.num_unread == seen.num_tokens
+        assert 0 <= seen.tail_tokens <= PAGE
+        tail = engine.inspection.detail("a", seen.num_complete)
+        assert (tail is not None) == bool(seen.tail_tokens)
+        if tail is not None:
+            assert (len(tail.token_ids), tail.identity, tail.owners) == (seen.tail_tokens, "", ("a",))
+            assert (seen.tier[:, -1] == (UNFINISHED if seen.is_running else ABSENT)).all()
+    assert steps > 1
 
 
 def test_resting_spares_what_others_own_and_what_lies_nowhere_else(folder):
@@ -137,8 +156,8 @@ def test_resting_spares_what_others_own_and_what_lies_nowhere_else(folder):
         finished(engine)
     engine.cache.rest({"a"})
     map_b = engine.inspection.look("b")
-    assert (map_b.tier == DEVICE).all(), "shared pages stay for the one that still wants them"
-    assert (engine.inspection.look("a").tier[:, 2:] == HOST).all()
+    assert (map_b.tier[:, :-1] == DEVICE).all(), "shared pages stay for the one that still wants them"
+    assert (engine.inspection.look("a").tier[:, 2:-1] == HOST).all()
 
 
 def test_pages_of_a_conversation_that_was_not_asked_about_are_named_by_its_tokens(folder):

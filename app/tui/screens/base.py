@@ -53,6 +53,14 @@ class ScreenBase(Screen[None]):
         self._bars: list[GaugeBars] = []
         self.unsent = ""  # what was sent before the backend was open
 
+    @property
+    def is_current(self) -> bool:
+        """Whether this can be seen. For Textual the screen below the top one always can, and whatever changes in it
+        makes the top one paint all of itself.
+        """
+        top = self.app.screen
+        return super().is_current and (top is self or top.styles.background.a < 1)
+
     def enter(self, conversation_id: str | None) -> None:
         """This conversation is on the screen from now on; its pages stay on the device."""
         self.conversation_id = conversation_id

@@ -125,6 +125,7 @@ class Remembering(Answering):
     def on_screen_resume(self) -> None:
         """What was decided on another screen is decided here, too."""
         self.load_alarms()
+        self.transcript.call_after_refresh(self.transcript.fill)
 
     def _take_news_of_memory(self, news: MemoryNews) -> None:
         from octavo.app.tui.memory_rows import correction_alarm

@@ -10,6 +10,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
+from textual.geometry import Region
 from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
@@ -20,7 +21,8 @@ from octavo.app.tui.heat import LEVELS, METRICS, Cells, Metric, View, cells, zoo
 if TYPE_CHECKING:
     from octavo.engine.inspection import PageMap
 
-_TIERS = "·░▒█"  # absent, disk, RAM, device
+_TIERS = "·░▒█▚"  # absent, disk, RAM, device, unfinished
+_PLACES = ("absent", "disk", "ram", "device", "device")
 _BARS = " ▁▂▃▄▅▆▇█"
 _LABEL = 4  # cells that the layers' numbers take
 _CURSOR = "◆"
@@ -79,6 +81,8 @@ class HeatMap(Widget, can_focus=True):
         self.cursor_row = 0
         self._cells: Cells = np.zeros((0, 0), np.uint8)
         self._computed: tuple[object, ...] = ()
+        self._cursor = 0  # the row that it was painted in
+        self._palette: tuple[list[Style], Style, Style, Style] | None = None
 
     @property
     def pages(self) -> PageMap | None:
@@ -101,6 +105,7 @@ class HeatMap(Widget, can_focus=True):
         self._compute()
 
     def watch_metric(self) -> None:
+        self._palette = None
         self._compute()
         self.post_message(self.Changed())
 
@@ -117,41 +122,58 @@ class HeatMap(Widget, can_focus=True):
         return zooms(self._pages.num_pages if self._pages else 1, max(self.size.width - _LABEL, 1))
 
     def _compute(self) -> None:
+        """Paint the rows anew in which another cell or the cursor is; all of them where they mean something else."""
         pages, key = self._pages, (self._pages, self.metric, self.view)
+        before, kind = self._cells, self._computed[1:2]
         if key != self._computed:  # a cursor that moves within what is shown changes no cell
             self._computed = key
             self._cells = np.zeros((0, 0), np.uint8) if pages is None else cells(pages, self.metric, self.view)
-        self.refresh()
+        if before.shape != self._cells.shape or kind != (self.metric,):
+            self.refresh()
+        else:
+            changed = {int(row) for row in np.flatnonzero((before != self._cells).any(axis=1))}
+            rows = changed | {self._cursor, self.cursor_row}
+            self.refresh(*(Region(0, row, self.size.width, 1) for row in rows))
+        self._cursor = self.cursor_row
+
+    def notify_style_update(self) -> None:
+        self._palette = None
+        super().notify_style_update()
 
     # Painting
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
+        levels, label, cursor, ground = self._styles()
         if self._pages is None or y >= len(self._cells):
-            return Strip.blank(width, self.rich_style)
+            return Strip.blank(width, ground)
         layer = self.view.layers_of(y, self._pages.num_layers).start
-        segments = [Segment(f"{layer:>{_LABEL - 1}} ", self.get_component_rich_style("heat-map--label"))]
-        row, styles = self._cells[y], self._styles()
-        shapes = _TIERS if self.metric == "tier" else _BARS
+        segments = [Segment(f"{layer:>{_LABEL - 1}} ", label)]
+        row, shapes = self._cells[y], _TIERS if self.metric == "tier" else _BARS
         ends = np.flatnonzero(np.diff(row)) + 1
         for start, end in zip([0, *ends.tolist()], [*ends.tolist(), len(row)], strict=True):
             if end > start:
                 level = int(row[start])
-                segments.append(Segment(shapes[level] * (end - start), styles[level]))
-        strip = Strip(segments).adjust_cell_length(width, self.rich_style)
+                segments.append(Segment(shapes[level] * (end - start), levels[level]))
+        strip = Strip(segments).adjust_cell_length(width, ground)
         if y == self.cursor_row and len(row):
             at = _LABEL + (self.cursor_page - self._first) // self.view.per_cell
-            mark = Strip([Segment(_CURSOR, self.get_component_rich_style("heat-map--cursor"))])
-            strip = Strip.join([strip.crop(0, at), mark, strip.crop(at + 1, width)])
+            strip = Strip.join([strip.crop(0, at), Strip([Segment(_CURSOR, cursor)]), strip.crop(at + 1, width)])
         return strip
 
-    def _styles(self) -> list[Style]:
-        """One for each level."""
-        if self.metric == "tier":
-            return [self.get_component_rich_style(f"heat-map--{name}") for name in ("absent", "disk", "ram", "device")]
-        low, high = (self.get_component_styles(f"heat-map--{name}").color for name in ("low", "high"))
-        background = self.rich_style
-        return [background + Style(color=low.blend(high, level / (LEVELS - 1)).rich_color) for level in range(LEVELS)]
+    def _styles(self) -> tuple[list[Style], Style, Style, Style]:
+        """Of each level, of labels, of the cursor and of the ground: looked up once, for a line has up to hundreds."""
+        if self._palette is None:
+            ground = self.rich_style
+            if self.metric == "tier":
+                levels = [self.get_component_rich_style(f"heat-map--{name}") for name in _PLACES]
+            else:
+                low, high = (self.get_component_styles(f"heat-map--{name}").color for name in ("low", "high"))
+                blends = (low.blend(high, level / (LEVELS - 1)) for level in range(LEVELS))
+                levels = [ground + Style(color=blend.rich_color) for blend in blends]
+            label, cursor = (self.get_component_rich_style(f"heat-map--{name}") for name in ("label", "cursor"))
+            self._palette = levels, label, cursor, ground
+        return self._palette
 
     # Moving
 

@@ -6,11 +6,21 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import Static
 
 if TYPE_CHECKING:
     from octavo.app.assistant.watch import PagesShown
     from octavo.app.tui.backend import Backend
     from octavo.app.tui.screens.chat import ChatScreen
+
+
+class Steady(Static):
+    """A text whose height the style sheet fixes: showing another one paints, and lays nothing out."""
+
+    def show(self, content: Content | str) -> None:
+        if content != self.content:
+            self.update(content, layout=False)
 
 
 class InspectionTab(Vertical):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from textual import on
@@ -12,9 +13,10 @@ from textual.timer import Timer
 from textual.widgets import Static
 
 from octavo.app.tui.heat import SECTION, counts_by_tier
+from octavo.app.tui.owners import Owner, find_owners
 from octavo.app.tui.text import count, visible
 from octavo.app.tui.widgets.heat_map import HeatMap
-from octavo.app.tui.widgets.inspection_tab import InspectionTab
+from octavo.app.tui.widgets.inspection_tab import InspectionTab, Steady
 
 if TYPE_CHECKING:
     from octavo.app.assistant.watch import PagesShown
@@ -22,33 +24,41 @@ if TYPE_CHECKING:
 
 _LIVE_S = 0.5
 _PAUSE_S = 0.05  # without a move of the cursor before its page is asked for
-_PLACES = ("nowhere", "disk", "RAM", "device")
+_PLACES = ("nowhere", "on disk", "in RAM", "on the device")
 _LEGENDS = {
-    "tier": (("█", "$primary", "device"), ("▒", "$success", "RAM"), ("░", "$accent", "disk"), ("·", "", "nowhere")),
+    "tier": (
+        ("█", "$primary", "device"), ("▒", "$success", "RAM"), ("░", "$accent", "disk"), ("·", "", "nowhere"),
+        ("▚", "$primary", "being filled"),
+    ),
     "last use": (("█", "$primary", "just now"), ("▁", "", "long ago"), (" ", "", "never")),
     "selected": (("█", "$primary", "most often selected"), ("▁", "", "seldom"), (" ", "", "never")),
     "worth": (("█", "$primary", "evicted last"), ("▁", "", "evicted first")),
     "newest": (("█", "$primary", "chosen for the newest token"), (" ", "", "not chosen")),
     "precision": (("█", "$primary", "16 bits or more"), ("▄", "", "8 bits"), ("▃", "", "fewer")),
-}
+}  # fmt: skip
 
 
 class PagesTab(InspectionTab):
-    """Asks the engine's thread twice a second while it is shown."""
+    """Asks the engine's thread twice a second while it is shown.
+
+    Nothing here changes its height while somebody looks: a layout costs more than all that is painted.
+    """
 
     def __init__(self, chat: object) -> None:
         super().__init__(chat)  # type: ignore[arg-type]
         self._is_asking = False
         self._pause: Timer | None = None
-        self._shown: tuple[PageDetail, str] | None = None
+        self._counts = ""
+        self._owners: dict[str, Owner] = {}
+        self._shown: tuple[PageMap, PageDetail, str] | None = None
 
     def compose(self) -> ComposeResult:
-        yield Static("", id="pages-facts", markup=False)
+        yield Steady("", id="pages-facts", markup=False)
         with Container(id="pages-body"):
             yield HeatMap(id="heat")
             with VerticalScroll(id="pages-detail", can_focus=False):
                 yield Static("", id="page-text", markup=False)
-        yield Static("", id="pages-legend", markup=False)
+        yield Steady("", id="pages-legend", markup=False)
 
     def on_mount(self) -> None:
         self.set_interval(_LIVE_S, self._ask)
@@ -70,7 +80,7 @@ class PagesTab(InspectionTab):
         if not self.is_shown or self._is_asking:
             return
         if conversation_id is None:
-            self.query_one("#pages-facts", Static).update("No conversation is open; its pages would be shown here.")
+            self._tell("No conversation is open; its pages would be shown here.")
             return
         self._is_asking = True
         self.backend.engine.watch.look(Look(conversation_id, self.heat.cursor_page))
@@ -80,20 +90,41 @@ class PagesTab(InspectionTab):
             return
         self._is_asking = False
         self.heat.show(event.map)
-        facts = _facts(event.map, self.heat) if event.map is not None else _nothing(event)
-        self.query_one("#pages-facts", Static).update(facts)
-        if event.detail is not None and event.map is not None:
-            self._shown = event.detail, event.text
-            self.query_one("#page-text", Static).update(_detail(event.map, event.detail, event.text))
+        if event.map is None:
+            self._tell(event.text or "No model is loaded, or this conversation has no pages yet.")
+            return
+        self._counts = _counts(event.map)
+        self._facts()
+        if event.detail is not None:
+            self._shown = event.map, event.detail, event.text
+            self._show_page()
+            unknown, backend = set(event.detail.owners) - self._owners.keys(), self.backend
+            if unknown:
+                self.in_thread(lambda: find_owners(backend, unknown), self._named, group="owners")
+
+    def _named(self, owners: dict[str, Owner]) -> None:
+        self._owners |= owners
+        self._show_page()
+
+    def _show_page(self) -> None:
+        if self._shown is None:
+            return
+        pages, detail, said = self._shown
+        known = [(owner, self._owners[owner]) for owner in detail.owners if owner in self._owners]
+        names = ["this conversation" if owner == self.chat.conversation_id else each.named for owner, each in known]
+        shown, text = self.query_one("#page-text", Static), page_text(pages, detail, names, said)
+        if shown.content != text:
+            shown.update(text)
+
+    def _tell(self, facts: Content | str) -> None:
+        self.query_one("#pages-facts", Steady).show(facts)
 
     @on(HeatMap.CursorMoved)
-    def _moved(self, event: HeatMap.CursorMoved) -> None:
+    def _moved(self) -> None:
         if self._pause is not None:
             self._pause.stop()
         self._is_asking = False
         self._pause = self.set_timer(_PAUSE_S, self._ask)
-        if self.heat.pages is not None:
-            self.query_one("#pages-facts", Static).update(_facts(self.heat.pages, self.heat))
 
     @on(HeatMap.Changed)
     def _legend(self) -> None:
@@ -102,56 +133,77 @@ class PagesTab(InspectionTab):
             for shape, style, name in _LEGENDS[self.heat.metric]
         ]
         keys = Content.styled("m shows other figures · +/- zoom · arrows move", "dim")
-        self.query_one("#pages-legend", Static).update(Content("  ").join([*pieces, keys]))
-        if self.heat.pages is not None:
-            self.query_one("#pages-facts", Static).update(_facts(self.heat.pages, self.heat))
+        self.query_one("#pages-legend", Steady).show(Content("  ").join([*pieces, keys]))
+        self._facts()
+
+    def _facts(self) -> None:
+        pages, per_cell = self.heat.pages, self.heat.view.per_cell
+        if pages is None:
+            return
+        scale = {1: "a page", SECTION: "a section (16 pages)"}.get(per_cell, f"{per_cell:,} pages")
+        shown = f"{self.heat.metric} of {pages.num_layers} layers down, pages across; a cell is {scale}"
+        held = f"{pages.codec} (K {pages.key_bits}, V {pages.value_bits} bits): {self._counts}"
+        first = f"{count(pages.num_tokens, 'token')}, {count(pages.num_complete, 'page')} of {pages.page_size}"
+        lines = [f"{first} in {held}{_rest(pages)}"] if self.screen.has_class("-wide") else [first + _rest(pages), held]
+        self._tell(Content.assemble(("\n".join(lines), "bold"), "\n", shown))
 
 
-def _facts(pages: PageMap, heat: HeatMap) -> Content:
+def _counts(pages: PageMap) -> str:
     whole, partly, below, nowhere = counts_by_tier(pages)
     parts = [f"{whole:,} on the device"]
     parts += [f"{partly:,} partly"] if partly else []
     parts += [f"{below:,} below"] if below else []
-    parts += [f"{nowhere:,} nowhere"] if nowhere else []
-    per_cell = heat.view.per_cell
-    scale = {1: "a page", SECTION: "a section (16 pages)"}.get(per_cell, f"{per_cell:,} pages")
-    tail = pages.num_tokens - pages.num_pages * pages.page_size
-    unfinished = f", {count(tail, 'token')} more as computed ({pages.tail_bits} bits)" if pages.is_running else ""
-    first = (
-        f"{count(pages.num_tokens, 'token')} · {count(pages.num_pages, 'page')} of {pages.page_size} in {pages.codec} "
-        f"(K {pages.key_bits}, V {pages.value_bits} bits){unfinished}: {', '.join(parts)}"
-    )
-    second = f"{heat.metric} of {pages.num_layers} layers down, pages across, a cell is {scale}"
-    return Content.assemble((first, "bold"), "\n", second)
+    return ", ".join([*parts, f"{nowhere:,} nowhere"] if nowhere else parts)
 
 
-def _nothing(event: PagesShown) -> str:
-    return event.text or "No model is loaded, or this conversation has no pages yet."
+def _rest(pages: PageMap) -> str:
+    """The tokens that are on no complete page."""
+    state = f"in one being filled ({pages.tail_bits} bits)" if pages.is_running else "that filled none"
+    rest = f"; {count(pages.tail_tokens, 'token')} {state}" if pages.tail_tokens else ""
+    return f"{rest}; {count(pages.num_unread, 'token')} not read yet" if pages.num_unread else rest
 
 
-def _detail(pages: PageMap, detail: PageDetail, text: str) -> Content:
+def page_text(pages: PageMap, detail: PageDetail, owners: Sequence[str], text: str) -> Content:
+    """All that is known of one page, whose owners have these names, and what stands in it."""
     at, size = detail.index, pages.page_size
     if at >= pages.num_pages:
         return Content("")
-    tiers = pages.tier[:, at]
-    places = ", ".join(
-        f"{int((tiers == code).sum())} layers {_PLACES[code]}" for code in (3, 2, 1, 0) if (tiers == code).any()
-    )
-    ages, selected = pages.age[:, at], pages.selected[:, at]
-    read = f"{int(ages[ages >= 0].min()):,} page reads ago" if (ages >= 0).any() else "not read yet"
+    first, last = at * size + 1, at * size + len(detail.token_ids)
+    about = _about(pages, detail) if at < pages.num_complete else _about_unfinished(pages)
     lines = [
-        Content.styled(f"Page {at:,}: tokens {at * size:,} to {(at + 1) * size - 1:,}", "bold"),
-        Content(f"{places}; last read {read}"),
-        Content(
-            f"selected {int(selected.sum()):,} times by its layers, at most {int(selected.max()):,} by one; "
-            f"worth {float(pages.worth[:, at].mean()):.3f}"
-        ),
-        Content(f"by layer, first to last: {''.join('·░▒█'[code] for code in tiers)}"),
-        Content(f"hash {detail.identity[:16]}… {detail.origin and f'written by {detail.origin}'}".rstrip()),
-        Content(f"owners: {', '.join(owner[:12] for owner in detail.owners) or 'known to the store only'}"),
+        Content.styled(f"Page {at + 1:,} of {pages.num_pages:,}, tokens {first:,}-{last:,}", "bold"),
+        *map(Content, about),
+        Content(f"kept for {', '.join(owners) or ('…' if detail.owners else 'nobody this process knows of')}"),
         Content.styled("Text", "bold"),
         Content(visible(text)),
         Content.styled("Token ids", "bold"),
         Content(" ".join(map(str, detail.token_ids))),
     ]
     return Content("\n").join(lines)
+
+
+def _about_unfinished(pages: PageMap) -> list[str]:
+    filled = f"unfinished: {pages.tail_tokens} of its {pages.page_size} tokens"
+    if pages.is_running:
+        return [f"{filled} so far, kept on the device as they were computed ({pages.tail_bits} bits)"]
+    return [f"{filled}; not kept, they are read again with the next question"]
+
+
+def _about(pages: PageMap, detail: PageDetail) -> list[str]:
+    at = detail.index
+    tiers = pages.tier[:, at]
+    places = ", ".join(
+        f"{int((tiers == code).sum())} layers {_PLACES[code]}" for code in (3, 2, 1, 0) if (tiers == code).any()
+    )
+    ages, selected = pages.age[:, at], pages.selected[:, at]
+    read = "never read"
+    if (ages >= 0).any():
+        youngest = int(ages[ages >= 0].min())
+        read = f"last read {count(youngest, 'page read')} ago" if youngest else "read last of all"
+    return [
+        f"{places}; {read}",
+        f"selected {int(selected.sum()):,} times by its layers, at most {int(selected.max()):,} by one; "
+        f"worth {float(pages.worth[:, at].mean()):.3f}",
+        f"its place, layer by layer: {''.join('·░▒█'[code] for code in tiers)}",
+        f"hash {detail.identity[:16]}… {detail.origin and f'written by {detail.origin}'}".rstrip(),
+    ]

@@ -13,32 +13,35 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from octavo.app.models.text import human_size
+from octavo.app.tui.owners import Owner, find_owners
 from octavo.app.tui.plots import parts_bar
 from octavo.app.tui.screens.dialogs import Confirm
-from octavo.app.tui.text import count, one_line
+from octavo.app.tui.text import count
 from octavo.app.tui.widgets.inspection_tab import InspectionTab
 
 if TYPE_CHECKING:
     from octavo.app.tui.backend import Backend
     from octavo.storage.pages import OwnerUse, StoreStats
 
-_DOCUMENT = "document:"
-_BAR = 16
+_BAR = 6
+_HEAD = f" {'':<{_BAR}} {'size':>8} {'pages':>7} {'shared':>7}  {'pinned':<6}  {'last used':<12}  kept for"
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """An owner's pages under a name that a person knows; the newest first version of a document is its id."""
+    """An owner's pages under a name that a person knows."""
 
     use: OwnerUse
-    name: str
-    kind: str
+    owner: Owner
 
 
 class StoreTab(InspectionTab):
-    """Delete or f forgets the pages of the highlighted row: they are read again when they are needed."""
+    """Of the highlighted row, f or Delete forgets the pages, which are read again when they are needed, and p pins."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("delete,f", "forget", "Forget", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("delete,f", "forget", "Forget", show=False),
+        Binding("p", "pin", "Pin", show=False),
+    ]
 
     def __init__(self, chat: object) -> None:
         super().__init__(chat)  # type: ignore[arg-type]
@@ -48,8 +51,13 @@ class StoreTab(InspectionTab):
 
     def compose(self) -> ComposeResult:
         yield Static("", id="store-facts", markup=False)
+        yield Static(_HEAD, id="store-head", markup=False)
         yield OptionList(id="store-owners", markup=False, compact=True)
-        yield Static("f forgets the pages of the row; the conversation stays, and is read again", classes="tab-foot")
+        yield Static(
+            "f forgets the pages of a row, its text stays · p pins them, so that they stay",
+            classes="tab-foot",
+            markup=False,
+        )
 
     def activate(self) -> None:
         self.query_one("#store-owners").focus()
@@ -82,26 +90,48 @@ class StoreTab(InspectionTab):
         if kept:
             options.highlighted = min(marked or 0, len(kept) - 1)
 
-    def action_forget(self) -> None:
+    @property
+    def _marked(self) -> Kept | None:
+        """The highlighted row."""
         options = self.query_one("#store-owners", OptionList)
-        if options.highlighted is None or not self._kept:
+        if options.highlighted is None:
+            return None
+        return self._kept.get(str(options.get_option_at_index(options.highlighted).id))
+
+    def action_forget(self) -> None:
+        if (kept := self._marked) is None:
             return
-        kept = self._kept[str(options.get_option_at_index(options.highlighted).id)]
-        detail = f"{count(kept.use.num_pages, 'page')} of “{kept.name}”, {human_size(kept.use.num_bytes)} on disk; "
-        detail += f"{count(kept.use.num_shared, 'page')} of them that others share stay. The text itself stays."
+        use = kept.use
+        detail = f"{count(use.num_pages, 'page')} of {kept.owner.named}, {human_size(use.num_bytes)} on disk; "
+        detail += f"{count(use.num_shared, 'page')} of them that others share stay. The text itself stays."
 
         def confirmed(yes: bool | None) -> None:
             if yes:
-                self.backend.engine.forget(kept.use.owner)
+                self.backend.engine.forget(use.owner)
                 self.set_timer(0.5, self.look)
                 self.set_timer(2.0, self.look)
 
         self.app.push_screen(Confirm("Forget these pages?", detail, yes="Forget"), confirmed)
 
+    def action_pin(self) -> None:
+        if (kept := self._marked) is not None:
+            backend, use = self.backend, kept.use
+            self.in_thread(lambda: _pin(backend, use.owner, not use.pinned), lambda _: self.look())
+
+
+def _pin(backend: Backend, owner: str, pinned: bool) -> None:
+    """Through the store of the model that is loaded, which has the right to write. Raises StorageError."""
+    from octavo.storage.pages import open_store
+
+    if (store := backend.engine.watch.store) is not None:
+        store.pin(owner, pinned)
+        return
+    with open_store(backend.paths.pages_dir, None) as store:
+        store.pin(owner, pinned)
+
 
 def read_store(backend: Backend) -> tuple[StoreStats, list[Kept]] | None:
     """Statistics and owners; None without a store. Raises StorageError."""
-    from octavo.storage.errors import StorageError
     from octavo.storage.pages import PageStoreMissingError, open_store
 
     if not backend.paths.pages_dir.is_dir():
@@ -112,29 +142,8 @@ def read_store(backend: Backend) -> tuple[StoreStats, list[Kept]] | None:
         return None
     with store:
         stats, uses = store.stats(), store.owners()
-    documents = _document_names()
-    kept = []
-    for use in uses:
-        if use.owner.startswith(_DOCUMENT):
-            key = use.owner.removeprefix(_DOCUMENT)
-            kept.append(Kept(use, documents.get(key, key[:12]), "document"))
-            continue
-        try:
-            kept.append(Kept(use, backend.conversations.get(use.owner).title or "New conversation", "conversation"))
-        except StorageError:
-            kept.append(Kept(use, use.owner[:12] or "asked in passing", "other"))
-    return stats, kept
-
-
-def _document_names() -> dict[str, str]:
-    from octavo.app.documents.library import open_documents
-    from octavo.storage.errors import StorageError
-
-    try:
-        with open_documents(write=False) as documents:
-            return {document.id: document.name for document in documents.list()}
-    except StorageError:
-        return {}
+    owners = find_owners(backend, [use.owner for use in uses])
+    return stats, [Kept(use, owners[use.owner]) for use in uses]
 
 
 def _facts(stats: StoreStats, freed: str) -> Content:
@@ -147,11 +156,16 @@ def _facts(stats: StoreStats, freed: str) -> Content:
 
 
 def _row(kept: Kept, most: int, open_id: str | None) -> Content:
-    use = kept.use
-    when = datetime.fromtimestamp(use.last_use / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
-    shared = f", {use.num_shared} shared" if use.num_shared else ""
-    mark = "▎" if use.owner == open_id else " "
+    use, now = kept.use, datetime.now(UTC).astimezone()
+    when = datetime.fromtimestamp(use.last_use / 1000, UTC).astimezone()
+    used = when.strftime("%d %b %H:%M" if when.year == now.year else "%d %b %Y")
+    figures = f" {human_size(use.num_bytes):>8} {use.num_pages:>7,} {use.num_shared:>7,}  "
     return Content.assemble(
-        mark, parts_bar([("▒", "$success", use.num_bytes)], most, _BAR), f" {human_size(use.num_bytes):>8}  ",
-        (one_line(kept.name, 50), "bold"), f"  {kept.kind}, {count(use.num_pages, 'page')}{shared}, used {when}",
-    )  # fmt: skip
+        "▎" if use.owner == open_id else " ",
+        parts_bar([("▒", "$success", use.num_bytes)], most, _BAR),
+        figures,
+        (f"{'pinned' if use.pinned else '–':<6}", "bold" if use.pinned else "dim"),
+        f"  {used:<12}  ",
+        (kept.owner.name, "bold"),
+        f", {kept.owner.kind}" if kept.owner.kind != "other" else "",
+    )

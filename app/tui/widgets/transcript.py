@@ -50,7 +50,7 @@ class Transcript(PartsWindow):
             if had_end:
                 await self._mount_after(len(parts))
                 await self._drop_first()
-                self.call_after_refresh(self._fill)
+                self.call_after_refresh(self.fill)
             else:
                 await self._mount_tail()
             self._show_greeting()

@@ -64,11 +64,14 @@ class PartsWindow(VerticalScroll, can_focus=False):
         self.anchor()
 
     def on_resize(self) -> None:
-        self._fill()
+        self.fill()
 
-    def _fill(self) -> None:
-        """Mount more where what is mounted does not fill the screen, or one could not scroll to the rest."""
-        if self._first > 0 and self.max_scroll_y <= _NEAR and not self._is_loading:
+    def fill(self) -> None:
+        """Mount more where what is mounted does not fill the screen, or one could not scroll to the rest.
+
+        A screen that is covered is not laid out, and fills up when it comes back.
+        """
+        if self._first > 0 and self.max_scroll_y <= _NEAR and not self._is_loading and self.screen.is_current:
             self._load(self._load_older)
 
     async def to_start(self) -> None:
@@ -116,7 +119,7 @@ class PartsWindow(VerticalScroll, can_focus=False):
         if mark is not None and mark[0].is_attached:
             entry, row = mark
             self.scroll_to(y=entry.virtual_region.y - row, animate=False, immediate=True)
-        self._fill()
+        self.fill()
 
     async def _load_older(self) -> tuple[Entry, float] | None:
         if self._first == 0 or not self._entries:
@@ -154,7 +157,7 @@ class PartsWindow(VerticalScroll, can_focus=False):
             await self._drop(self._entries)
             self._entries, self._first = [], first
             await self._mount_after(number)
-        self.call_after_refresh(self._fill)
+        self.call_after_refresh(self.fill)
 
     async def _mount_after(self, number: int) -> None:
         new = [Entry(part) for part in self._parts[self._end : self._end + number]]

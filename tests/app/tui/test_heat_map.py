@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from textual.app import App
 
-from octavo.app.tui.heat import METRICS, View, cells, counts_by_tier, zooms
+from octavo.app.tui.heat import METRICS, UNFINISHED, View, cells, counts_by_tier, zooms
 from octavo.app.tui.widgets.heat_map import HeatMap
 from octavo.engine.inspection import PageMap
 
@@ -17,7 +19,7 @@ def page_map(num_pages, *, layers=LAYERS, seed=0, running=False):
     rng = np.random.default_rng(seed)
     shape = (layers, num_pages)
     return PageMap(
-        num_tokens=num_pages * 32 + 5,
+        num_tokens=num_pages * 32,
         page_size=32,
         tier=rng.integers(1, 4, shape).astype(np.uint8),
         age=rng.integers(-1, 100_000, shape),
@@ -58,6 +60,24 @@ def test_cells_of_many_pages_show_their_mean_and_never_hide_a_selection():
     assert cells(pages, "tier", View(4, 10, 16, 64)).shape == (4, 0)
 
 
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("running", [True, False])
+def test_an_unfinished_page_is_the_last_cell(metric, running):
+    pages = page_map(40, running=running)
+    tier = pages.tier.copy()
+    tier[:, -1] = UNFINISHED if running else 0
+    age, chosen, worth = pages.age.copy(), pages.chosen.copy(), pages.worth.copy()
+    age[:, -1], chosen[:, -1], worth[:, -1] = (0, True, 1.0) if running else (-1, False, 0.0)
+    pages = replace(pages, num_tokens=39 * 32 + 7, tail_tokens=7, tier=tier, age=age, chosen=chosen, worth=worth)
+    alone = cells(pages, metric, View(LAYERS, 60, 1, 0))
+    expected = {"tier": UNFINISHED, "last use": 8, "worth": 8, "newest": 8, "precision": 8}
+    if metric != "selected":
+        assert (alone[:, -1] == (expected[metric] if running else 0)).all()
+    assert cells(pages, metric, View(10, 60, 16, 0)).max() <= (3 if metric == "tier" else 8), "with others it is a page"
+    assert cells(pages, metric, View(LAYERS, 20, 1, 0)).max() <= (3 if metric == "tier" else 8), "it is not in sight"
+    assert sum(counts_by_tier(pages)) == 39
+
+
 @pytest.mark.parametrize(
     ("num_pages", "columns", "last"), [(1, 80, 16), (80, 80, 16), (31_250, 76, 1024), (31_250, 156, 256)]
 )
@@ -88,6 +108,38 @@ class MapApp(App[None]):
 
     def on_heat_map_cursor_moved(self, event):
         self.moved.append(event.page)
+
+
+async def test_another_theme_paints_in_its_own_colours():
+    app = MapApp(page_map(30, layers=8))
+    async with app.run_test(size=(60, 8)) as pilot:
+        heat, seen = app.query_one(HeatMap), set()
+        for theme in ("textual-dark", "textual-light"):
+            app.theme = theme
+            await pilot.pause()
+            seen.add(tuple(str(segment.style) for segment in heat.render_line(4)))
+        await pilot.press("m")
+        seen.add(tuple(str(segment.style) for segment in heat.render_line(4)))
+        assert len(seen) == 3
+
+
+async def test_a_move_of_the_cursor_paints_two_rows(monkeypatch):
+    app = MapApp(page_map(30, layers=8))
+    async with app.run_test(size=(60, 8)) as pilot:
+        await pilot.pause()
+        heat, painted = app.query_one(HeatMap), []
+        line = heat.render_line
+        monkeypatch.setattr(heat, "render_line", lambda y: painted.append(y) or line(y))
+        await pilot.press("down")
+        await pilot.pause(0.1)
+        assert sorted(set(painted)) == [0, 1]
+        changed = page_map(30, layers=8)
+        changed.tier[5, 3] = 1 if changed.tier[5, 3] != 1 else 2
+        painted.clear()
+        heat.show(changed)
+        await pilot.pause(0.1)
+        assert set(painted) <= {1, 5}
+        assert 5 in painted
 
 
 async def test_keys_move_zoom_and_change_what_is_shown():

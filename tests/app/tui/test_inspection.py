@@ -37,15 +37,16 @@ RECORD = {
 }  # fmt: skip
 
 
-def page_map(num_pages=97, layers=30):
-    shape = (layers, num_pages)
+def page_map(num_pages=97, layers=30, *, running=True):
+    """So many complete pages, and an unfinished one of 5 tokens."""
+    shape = (layers, num_pages + 1)
     tier = np.full(shape, 3, np.uint8)
-    tier[:, 20:40] = 2
-    numbers = np.arange(layers * num_pages).reshape(shape)
+    tier[:, 20:40], tier[:, -1] = 2, 4 if running else 0
+    numbers = np.arange(shape[0] * shape[1]).reshape(shape)
     chosen = np.zeros(shape, np.bool_)
     return PageMap(
         num_pages * 32 + 5, 32, tier, numbers, numbers % 7, numbers.astype(np.float32) / numbers.size, chosen, 8, 4, 16,
-        "k8v4", is_running=True,
+        "k8v4", is_running=running, tail_tokens=5,
     )  # fmt: skip
 
 
@@ -58,14 +59,15 @@ def answered(conversations):
     return conversation.id
 
 
-def pages_of(engine, looks):
+def pages_of(engine, looks, owners=(), *, running=True):
     """Let the engine answer every look with the same map."""
 
     def look(asked: Look) -> None:
         looks.append(asked)
-        detail = PageDetail(asked.page or 0, tuple(range(32)), "ab" * 32, ("owner-of-it",), "prefill")
+        page = asked.page or 0
+        detail = PageDetail(page, tuple(range(5 if page == 97 else 32)), "ab" * 32, owners, "prefill")
         texts = tuple((place, f"text of page {place} [x]") for place in asked.pages)
-        engine.emit(PagesShown(asked, page_map(), detail, f"the [text] of page {asked.page}", texts))
+        engine.emit(PagesShown(asked, page_map(running=running), detail, f"the [text] of page {asked.page}", texts))
 
     engine.watch.look = look
 
@@ -84,13 +86,14 @@ async def test_pages_are_shown_and_the_cursor_tells_what_is_in_them(start, answe
     looks = []
     async with start(size=size, prepare=lambda engine: pages_of(engine, looks)) as run:
         await open_panel(run, answered)
-        await run.wait(lambda: "97 pages of 32 in k8v4" in run.text())
+        await run.wait(lambda: "3,109 tokens, 97 pages of 32" in run.text())
+        assert "5 tokens in one being filled (16 bits)" in run.text()
         assert "77 on the device, 20 below" in run.text()
         assert "RAM " in run.text(), "the gauge stays"
         await run.pilot.press("plus", "plus", "right", "right")
-        await run.wait(lambda: "Page 2: tokens 64 to 95" in run.text())
+        await run.wait(lambda: "Page 3 of 98, tokens 65-96" in run.text())
         assert looks[-1].page == 2
-        assert "30 layers device" in run.text()
+        assert "30 layers on the device" in run.text()
         await run.pilot.press("m")
         await run.wait(lambda: "last use of 30 layers" in run.text())
         before = len(looks)
@@ -98,6 +101,49 @@ async def test_pages_are_shown_and_the_cursor_tells_what_is_in_them(start, answe
         await run.pilot.press("escape")
         await run.wait(lambda: run.screen.inspecting is None)
         assert run.app.screen is run.screen
+
+
+@pytest.mark.parametrize("running", [True, False])
+async def test_the_unfinished_page_has_a_cell_and_says_how_full_it_is(start, answered, running):
+    async with start(size=(120, 44), prepare=lambda engine: pages_of(engine, [], running=running)) as run:
+        await open_panel(run, answered)
+        await run.wait(lambda: "97 pages of 32" in run.text())
+        await run.pilot.press("plus", "plus", "end")
+        await run.wait(lambda: "Page 98 of 98, tokens 3,105-3,109" in run.text())
+        assert f"unfinished: 5 of its 32 tokens{' so far, kept' if running else '; not kept'}" in run.text()
+        assert (run.text().count("▚") >= 29) == running, "a cell for each layer, but for the cursor's"
+
+
+async def test_owners_are_called_by_the_names_a_person_knows(start, answered, conversations):
+    other = conversations.create("Another [one]").id
+    owners = ("", answered, "document:gone", "deleted-long-ago", other)
+    async with start(size=(200, 44), prepare=lambda engine: pages_of(engine, [], owners)) as run:
+        await open_panel(run, answered)
+        await run.wait(lambda: "Another [one]" in run.text())
+        text = " ".join(line.rpartition("│")[2].strip() for line in run.rows())
+        assert "this conversation, a removed document, a deleted conversation" in text
+        assert "a question without a conversation" in text
+        assert answered[:8] not in text
+
+
+async def test_a_covered_chat_paints_nothing(start, answered):
+    """For Textual the screen below an opaque one can be seen, and whatever changes in it paints all of both."""
+    async with start(size=(80, 24), prepare=lambda engine: pages_of(engine, [])) as run:
+        await open_panel(run, answered)
+        await run.wait(lambda: "97 pages of 32" in run.text())
+        panel, whole = run.screen.inspecting, []
+        full = panel._compositor.render_full_update
+        panel._compositor.render_full_update = lambda *args, **options: whole.append(1) or full(*args, **options)
+        for number in range(5):
+            run.screen.status.change(state=f"State {number}")
+            await run.screen.transcript.stream(f"word {number}\n\n")
+            await run.pilot.pause(0.05)
+        assert not whole
+        assert not run.screen.is_current
+        await run.pilot.press("escape")
+        await run.wait(lambda: "State 4" in run.text(), "what changed meanwhile")
+        assert "word 4" in run.text()
+        assert run.screen.is_current
 
 
 async def test_it_says_where_there_is_nothing_to_show(start, answered):
@@ -190,6 +236,29 @@ async def test_forgetting_in_the_store_gives_the_bytes_back(start, answered):
         await run.pilot.press("f", "y")
         await run.wait(lambda: "came back" in run.text(), "the bytes")
         assert ("forget", answered) in run.engine.calls
+
+
+async def test_what_is_pinned_is_said_and_changed(start, answered):
+    paths = Paths.from_environment()
+    with open_store(paths.pages_dir, 1 << 30) as store:
+        page = SimpleNamespace(
+            identity=b"1" * 32, parent=b"0" * 32, token_ids=tuple(range(32)), owner=answered, origin="prefill",
+            data=memoryview(bytes(4 << 10)),
+        )  # fmt: skip
+        assert store.open_space(bytes(32), {}, 1, 4 << 10, 32).write([page]) == [None]
+    async with start(size=(80, 24)) as run:
+        await open_panel(run, answered, "4")
+        await run.wait(lambda: "Where is the [lake]?" in run.text())
+
+        def rows():
+            return [line for line in run.rows() if "Where is" in line]
+
+        assert [" pinned " in line for line in rows()] == [False]
+        await run.pilot.press("p")
+        await run.wait(lambda: rows() and " pinned " in rows()[0], "the pin")
+        with open_store(paths.pages_dir, None) as run.screen.backend.engine.watch.store:
+            await run.pilot.press("p")
+            await run.wait(lambda: rows() and " pinned " not in rows()[0], "through the store that is open already")
 
 
 async def test_tabs_chosen_in_a_hurry_end_at_the_last_one(start, answered):

@@ -13,12 +13,14 @@ from octavo.app.models.planned import PlannedModel
 from octavo.app.settings import Settings
 from octavo.app.tui.app import OctavoApp
 from octavo.app.tui.backend import Backend
+from octavo.app.tui.owners import Owner
 from octavo.app.tui.widgets.gauge import GaugeBars
+from octavo.app.tui.widgets.store_tab import Kept
 from octavo.engine.gauge import EngineFigures, Held
 from octavo.engine.inspection import PageDetail, PageMap
 from octavo.engine.kv.residency import TierCounters
 from octavo.engine.planner import PlainSizes
-from octavo.storage.pages import StoreUsage
+from octavo.storage.pages import OwnerUse, StoreStats, StoreUsage
 from octavo.storage.paths import Paths
 
 MB, GB = 10**6, 10**9
@@ -54,12 +56,29 @@ RECORD = {
 def page_map():
     import numpy as np
 
-    numbers = np.arange(30 * 97).reshape(30, 97)
-    tier = np.full((30, 97), 3, np.uint8)
-    tier[:, 20:40], tier[5:9, 50:70] = 2, 1
+    numbers = np.arange(30 * 98).reshape(30, 98)
+    tier = np.full((30, 98), 3, np.uint8)
+    tier[:, 20:40], tier[5:9, 50:70], tier[:, -1] = 2, 1, 4
     worth = (numbers % 89).astype(np.float32) / 89
     chosen = numbers % 31 == 0
-    return PageMap(97 * 32 + 5, 32, tier, numbers * 7 % 9000, numbers % 13, worth, chosen, 8, 4, 16, "k8v4", True)
+    age = numbers * 7 % 9000
+    return PageMap(97 * 32 + 5, 32, tier, age, numbers % 13, worth, chosen, 8, 4, 16, "k8v4", True, tail_tokens=5)
+
+
+def kept_pages(backend):
+    """What the page store holds, long ago."""
+    last_use = 1_741_694_400_000
+    rows = [
+        (Owner("How the [lake] got its name", "conversation"), 1_480, 212, True),
+        (Owner("handbook of lakes.pdf", "document"), 912, 0, True),
+        (Owner("a deleted conversation", "other"), 12, 3, False),
+        (Owner("Where is the lake?", "conversation"), 3, 3, False),
+    ]
+    kept = [
+        Kept(OwnerUse(str(place), pages, pages * MB // 3, shared, last_use, pinned), owner)
+        for place, (owner, pages, shared, pinned) in enumerate(rows)
+    ]
+    return StoreStats("", True, True, 812 * MB, 2 * MB, 64 * GB, 2_407, 4, 1, 3 * GB, 0, 0, 0, 0, 0, 0, ()), kept
 
 
 @pytest.fixture
@@ -69,6 +88,7 @@ def app(conversations, fake_engine, monkeypatch):
     monkeypatch.setattr("octavo.storage.conversations.new_id", lambda: f"{next(numbers):026d}")
     monkeypatch.setattr("octavo.app.tui.widgets.sidebar.heading_for", lambda updated, today: "Today")
     monkeypatch.setattr("octavo.app.models.planned.planned_model", lambda *_: PlannedModel("m", SIZES, MB, 8192, None))
+    monkeypatch.setattr("octavo.app.tui.widgets.store_tab.read_store", kept_pages)
     monkeypatch.setattr(Meter, "_rates", lambda self, snapshot, now: (12.0, 3.0))
     monkeypatch.setenv("TEXTUAL_ANIMATIONS", "none")
     conversation = conversations.create("Where is the lake?")
@@ -78,7 +98,8 @@ def app(conversations, fake_engine, monkeypatch):
     engine.watch.snapshot = SNAPSHOT
 
     def look(asked):
-        detail = PageDetail(asked.page or 0, tuple(range(32)), "ab" * 32, ("owner",), "prefill")
+        owners = (app.first_conversation, "")
+        detail = PageDetail(asked.page or 0, tuple(range(32)), "ab" * 32, owners, "prefill")
         texts = tuple((place, f"text of page {place}") for place in asked.pages)
         engine.emit(PagesShown(asked, page_map(), detail, "The lake lies north of the town.", texts))
 
