@@ -9,13 +9,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from octavo.app.documents.chunk import Chunk
 from octavo.app.documents.parsed import Limits, Outcome, Parsed
+from octavo.app.documents.picture import PagePicture
+from octavo.app.errors import AppError
 
 _POLL_SECONDS = 0.1
 _BLOCK = 1 << 20
@@ -58,27 +60,43 @@ class Reader:
 
     def read(self, path: Path, *, password: str | None = None, encoding: str | None = None) -> ReadDocument:
         """Read the file at `path`; whatever happens to it is an outcome. Raises ParsingCancelledError."""
-        request = {"path": str(path), "password": password, "encoding": encoding, "limits": asdict(self._limits)}
+        try:
+            reply, data = self._ask({"path": str(path), "password": password, "encoding": encoding})
+        except AppError as error:
+            return _failed(str(error))
+        text = data.decode("utf-8", "surrogatepass")
+        chunks = [Chunk(start, end, page, tuple(path), head) for start, end, page, path, head in reply["chunks"]]
+        solid = [(start, end) for start, end in reply["solid"]]
+        return ReadDocument(Outcome(reply["facts"]["outcome"]), reply["facts"], text, reply["pages"], chunks, solid)
+
+    def render(
+        self, path: Path, page: int, quotes: Sequence[tuple[str, float]], *, password: str | None = None
+    ) -> PagePicture:
+        """A page of the PDF at `path`, as `render_page` makes it. Raises AppError and ParsingCancelledError."""
+        reply, data = self._ask({"path": str(path), "password": password, "page": page, "quotes": quotes})
+        if "failed" in reply:
+            raise AppError(f"There is no picture of this page. {reply['failed']}")
+        return PagePicture(reply["width"], reply["height"], data, tuple(map(tuple, reply["boxes"])))
+
+    def _ask(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+        """The reply of the process. Raises AppError where the file was too much for it, ParsingCancelledError."""
         deadline = time.monotonic() + self._limits.wall_seconds
         try:
             process = self._running()
             assert process.stdin is not None
-            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.write(json.dumps(request | {"limits": asdict(self._limits)}).encode() + b"\n")
             process.stdin.flush()
-            reply = json.loads(self._take_line(deadline))
-            text = self._take(reply["text_bytes"], deadline).decode("utf-8", "surrogatepass")
+            reply: dict[str, Any] = json.loads(self._take_line(deadline))
+            return reply, self._take(reply["num_bytes"], deadline)
         except TimeoutError:
             self._stop()
-            return _failed(f"Reading it takes longer than {self._limits.wall_seconds:.0f} seconds.")
+            raise AppError(f"Reading it takes longer than {self._limits.wall_seconds:.0f} seconds.") from None
         except (EOFError, BrokenPipeError):
             code = self._stop()
-            return _failed(_why_it_ended(code, self._limits))
+            raise AppError(_why_it_ended(code, self._limits)) from None
         except BaseException:
             self._stop()
             raise
-        chunks = [Chunk(start, end, page, tuple(path), head) for start, end, page, path, head in reply["chunks"]]
-        solid = [(start, end) for start, end in reply["solid"]]
-        return ReadDocument(Outcome(reply["facts"]["outcome"]), reply["facts"], text, reply["pages"], chunks, solid)
 
     def read_bytes(self, data: bytes, name: str, *, encoding: str | None = None) -> ReadDocument:
         """Read what came without a file, such as standard input; `name` tells the format if the bytes do not."""

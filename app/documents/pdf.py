@@ -25,7 +25,7 @@ _LISTED_PAGES = 12
 
 def parse_pdf(path: Path, limits: Limits, password: str | None = None) -> Parsed:
     """Read a PDF. Raises ParseError if it needs another password or is damaged."""
-    document = _open(path, password)
+    document = open_pdf(path, password)
     with contextlib.closing(document):
         reader = _Reader(document, path, password, limits)
         parsed = reader.read()
@@ -44,8 +44,8 @@ def unknown_share(text: str) -> float:
     return (unknown + sum(len(match) for match in re.findall(r"\(cid:\d+\)", text))) / len(visible)
 
 
-def _open(path: Path, password: str | None) -> Any:
-    """PDFium tries the empty password by itself."""
+def open_pdf(path: Path, password: str | None = None) -> Any:
+    """PDFium's document; it tries the empty password by itself. Raises ParseError."""
     try:
         return pypdfium2.PdfDocument(path, password=password)
     except pypdfium2.PdfiumError as error:

@@ -1,7 +1,7 @@
 """The process that reads files: a damaged or hostile one can end this process, and nothing else.
 
-Requests come on standard input, one JSON object a line. The reply is a line of JSON and then the text, whose length in
-bytes the line tells. The process lowers its own limits before it reads anything.
+Requests come on standard input, one JSON object a line. The reply is a line of JSON and then the text, or the
+picture of a page, whose length in bytes the line tells. The process lowers its own limits before it reads anything.
 """
 
 from __future__ import annotations
@@ -127,6 +127,9 @@ def _limit_cpu(seconds: int) -> None:
 def _answer(request: dict[str, Any], out: BinaryIO) -> None:
     limits = Limits(**request["limits"])
     _limit_cpu(limits.cpu_seconds)
+    if "page" in request:
+        _send(out, *_picture(request, limits))
+        return
     parsed = parse_file(Path(request["path"]), limits, request["password"], request["encoding"])
     text = parsed.text if parsed.outcome is Outcome.OK else ""
     data = text.encode("utf-8", "surrogatepass")
@@ -136,9 +139,27 @@ def _answer(request: dict[str, Any], out: BinaryIO) -> None:
         "pages": parsed.pages,
         "solid": [[mark.start, mark.end] for mark in parsed.marks if mark.kind in ("code", "json", "table")],
         "chunks": [[c.start, c.end, c.page, list(c.headings), c.head] for c in chunks],
-        "text_bytes": len(data),
     }
-    out.write(json.dumps(reply).encode() + b"\n")
+    _send(out, reply, data)
+
+
+def _picture(request: dict[str, Any], limits: Limits) -> tuple[dict[str, Any], bytes]:
+    """A page as pixels; or, under "failed", the sentence that says why there are none."""
+    from octavo.app.documents.rendering import render_page
+
+    path = Path(request["path"])
+    try:
+        if path.stat().st_size > limits.file_bytes:
+            return {"failed": f"It is larger than {limits.file_bytes >> 20:,} MiB."}, b""
+        return render_page(path, request["page"], request["quotes"], request["password"])
+    except ParseError as error:
+        return {"failed": str(error)}, b""
+    except Exception as error:  # as when a file is read
+        return {"failed": f"It is damaged ({type(error).__name__}: {str(error)[:200]})."}, b""
+
+
+def _send(out: BinaryIO, reply: dict[str, Any], data: bytes) -> None:
+    out.write(json.dumps(reply | {"num_bytes": len(data)}).encode() + b"\n")
     out.write(data)
     out.flush()
 

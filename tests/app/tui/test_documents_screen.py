@@ -338,6 +338,60 @@ async def test_a_citation_opens_its_source_at_the_span(start: Start, lease: Path
         assert "borne out" in running.text()
 
 
+@pytest.mark.parametrize(("size", "is_broad"), [((80, 24), False), ((160, 48), True)])
+async def test_a_page_of_a_pdf_is_shown_as_a_picture(
+    start: Start, tmp_path: Path, size: tuple[int, int], is_broad: bool
+) -> None:
+    from reportlab.pdfgen.canvas import Canvas
+
+    path = tmp_path / "deed.pdf"
+    canvas = Canvas(str(path), pagesize=(300, 400))
+    canvas.drawString(20, 300, "The safe is behind the mirror.")
+    canvas.save()
+    async with start(size=size) as running:
+        await running.screen.run_command(f"/open {path}")
+        (document,) = await opened(running, "deed.pdf")
+        running.screen.show_source(document.id, [(0, 30)], "[C1]")
+        await running.wait(lambda: isinstance(running.app.screen, SourceScreen), "the source")
+        source = running.app.screen
+        await running.wait(lambda: source.has_class("-pictured"), "the picture")
+        await running.settle()
+        text, page = source.query_one("#source"), source.query_one("#source-page")
+        assert (text.display, page.display) == (True, is_broad)
+        await running.pilot.press("p")
+        await running.settle()
+        assert (text.display, page.display) == (False, True)
+        assert page.has_focus
+        width = page.virtual_size.width
+        assert "█" in running.text() or "▄" in running.text() or "▀" in running.text()
+        await running.pilot.press("plus", "plus")
+        await running.settle()
+        assert page.virtual_size.width > 1.8 * width
+        await running.pilot.press("minus", "minus", "minus")
+        await running.settle()
+        assert page.virtual_size.width == width
+        await running.pilot.press("p")
+        await running.settle()
+        assert (text.display, page.display) == (True, is_broad)
+
+
+async def test_without_a_picture_the_text_is_shown_and_why(start: Start, tmp_path: Path) -> None:
+    from reportlab.pdfgen.canvas import Canvas
+
+    path = tmp_path / "deed.pdf"
+    canvas = Canvas(str(path))
+    canvas.drawString(20, 300, "The safe is behind the mirror.")
+    canvas.save()
+    async with start() as running:
+        await running.screen.run_command(f"/open {path}")
+        (document,) = await opened(running, "deed.pdf")
+        path.unlink()
+        running.screen.show_source(document.id, [(0, 30)], "[C1]")
+        await running.wait(lambda: "is not there any more" in running.text(), "the sentence")
+        assert "The safe is behind the mirror." in running.text()
+        await running.pilot.press("p", "plus")  # nothing to show larger
+
+
 LONG_ANSWER = "The rent is 1,250 euros [C1]. It is due each month [C1]. The garden has 4 trees [C1]."
 
 
