@@ -74,6 +74,8 @@ class Engine:
         self.config = config
         self.device = device
         self.kernels = load_kernels(device)
+        if config.compute_dtype != "float32":
+            checkpoint.rearrange(self.kernels.arrange)
         self.weight_bytes = checkpoint.nbytes
         self.token_weight_bytes = checkpoint.token_nbytes
         fingerprint = fingerprint or checkpoint.fingerprint()

@@ -52,6 +52,8 @@ def measure_memory(
         compute_dtype=compute_dtype,
     )
     kernels = load_kernels(device)
+    if compute_dtype != "float32":
+        checkpoint.rearrange(kernels.arrange)
     cache = KvCache(spec, config, kernels, "", device)
     cache.pool.slab.zero_()
     dtype = torch.float32 if compute_dtype == "float32" else torch.bfloat16

@@ -10,6 +10,7 @@ from octavo.engine.attention.prefill import PrefillAttention
 from octavo.engine.attention.setup import AttentionSetup
 from octavo.engine.attention.sparse_prefill import SparsePrefillAttention
 from octavo.engine.decode_graphs import DecodeGraphs
+from octavo.engine.decode_steps import NativeSteps
 from octavo.engine.kernels.dispatch import Kernels
 from octavo.engine.kernels.paged_attention import AttentionState
 from octavo.engine.kv.cache import KvCache
@@ -47,6 +48,7 @@ class ModelRunner:
         self.graphs: DecodeGraphs | None = None
         if self._device.type == "cuda" and set(kernels.report.values()) == {"triton"}:
             self.graphs = DecodeGraphs(self._decoder, self._setup, self._state)
+        self._steps = NativeSteps.of(self._decoder, self._setup, self._state)
 
     @property
     def state_nbytes(self) -> int:
@@ -72,6 +74,8 @@ class ModelRunner:
         hidden = self.graphs.decode(token_ids, positions, pages) if self.graphs is not None else None
         if hidden is not None:
             return hidden
+        if self._steps is not None:
+            return self._steps.decode(self._ids(token_ids), positions, pages)
         attend = DecodeAttention(self._setup, positions, pages, self._state)
         return self._decoder.forward(self._ids(token_ids), attend, torch.float32)
 

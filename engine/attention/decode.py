@@ -7,6 +7,8 @@ results do not depend on budgets.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -19,8 +21,21 @@ from octavo.engine.kv.pools import DevicePool, Ids
 from octavo.engine.kv.sequence_pages import SequencePages
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PageTables:
+    """What n rows read: int32 slots [layers, n, pages], distances [n, pages] and numbers of pages [n]."""
+
+    slots: Tensor
+    distances: Tensor
+    counts: Tensor
+
+
 class DecodeAttention:
     """One new token for each of several sequences; holds the page tables of one step.
+
+    For each row: the slots of its unfinished page in every layer `tail_slots` int32 [layers, n], the place of the new
+    token there `offsets`, and how many tokens there are then `tail_tokens`, int32 [n]; `together` are the tables of all
+    rows, where all that they read is on the device and none selects.
 
     `positions[i]` is the position of the token that row i computes; its page is the tail of `sequences[i]`.
     `state` is memory for at least as many rows.
@@ -31,44 +46,51 @@ class DecodeAttention:
     ) -> None:
         pool = setup.pool
         self._setup, self._tiers, self._pool = setup, setup.tiers, pool
-        self._state = _rows_of(state, 0, len(positions))
+        self.state = _rows_of(state, 0, len(positions))
         self._rows = [
             Row(position, pages, pool, setup.plan) for position, pages in zip(positions, sequences, strict=True)
         ]
         offsets = torch.tensor([position % pool.page_size for position in positions], dtype=torch.int32)
-        self._offsets = offsets.to(pool.slab.device)
-        self._tail_tokens = self._offsets + 1
-        self._tail_slots = pool.tail_slots([pages.tail for pages in sequences])
-        self._slots: Tensor | None = None
-        if not any(row.selects or (pool.num_resident[row.pages] < pool.num_layers).any() for row in self._rows):
-            self._prepare_together()
+        self.offsets = offsets.to(pool.slab.device)
+        self.tail_tokens = self.offsets + 1
+        self.tail_slots = pool.tail_slots([pages.tail for pages in sequences])
+        self.together: PageTables | None = None
+        are_there = all((pool.num_resident[row.pages] == pool.num_layers).all() for row in self._rows)
+        if are_there and pool.slots.shape[1] and not any(row.selects for row in self._rows):
+            self.together = self._tables()
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         pool, setup = self._pool, self._setup
-        tails = self._tail_slots[layer]
-        setup.kernels.write_kv(pool.tails, tails, self._offsets, k, v, *setup.page_angles)
-        if self._slots is not None:
-            self._attend(q, self._slots[layer], self._distances, self._counts, self._state, True)
-        else:
-            for index, row in enumerate(self._rows):
-                self._read_row(layer, q[index : index + 1], row, _rows_of(self._state, index, index + 1))
+        tails = self.tail_slots[layer]
+        setup.kernels.write_kv(pool.tails, tails, self.offsets, k, v, *setup.page_angles)
+        self.read_pages(layer, q)
         return setup.kernels.attend_tail(
-            q, pool.tails, pool.layout, tails, self._tail_tokens, setup.rope.cos, setup.rope.sin, setup.scale,
-            self._state,
+            q, pool.tails, pool.layout, tails, self.tail_tokens, setup.rope.cos, setup.rope.sin, setup.scale,
+            self.state,
         )  # fmt: skip
 
-    def _prepare_together(self) -> None:
-        """Tables of all rows at once, for when everything they read is on the device."""
+    def read_pages(self, layer: int, q: Tensor) -> None:
+        """Attention of all rows over their complete pages, into the state."""
+        if self.together is not None:
+            table = self.together
+            self._attend(q, table.slots[layer], table.distances, table.counts, self.state, True)
+            return
+        for index, row in enumerate(self._rows):
+            self._read_row(layer, q[index : index + 1], row, _rows_of(self.state, index, index + 1))
+
+    def _tables(self) -> PageTables:
+        """Of all rows at once, when everything they read is on the device."""
         device, counts = self._pool.slab.device, [len(row.pages) for row in self._rows]
         padded = np.zeros((2, len(counts), max(1, *counts)), dtype=np.int64)
         for index, row in enumerate(self._rows):
             padded[0, index, : counts[index]] = row.pages
             padded[1, index, : counts[index]] = row.distances
         self._tiers.counters.layer_reads += sum(counts) * self._pool.num_layers
-        if self._pool.slots.shape[1]:
-            self._slots = self._pool.table(padded[0])
-            self._distances = torch.from_numpy(padded[1].astype(np.int32)).to(device)
-            self._counts = torch.tensor(counts, dtype=torch.int32, device=device)
+        return PageTables(
+            self._pool.table(padded[0]),
+            torch.from_numpy(padded[1].astype(np.int32)).to(device),
+            torch.tensor(counts, dtype=torch.int32, device=device),
+        )
 
     def _read_row(self, layer: int, q: Tensor, row: Row, state: AttentionState) -> None:
         """All complete pages of one row, from wherever they are."""

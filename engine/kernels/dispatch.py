@@ -3,7 +3,7 @@
 import importlib
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -48,10 +48,12 @@ from octavo.engine.kernels.select import (
     select_pages_native,
     select_pages_torch,
 )
-from octavo.engine.kernels.selfcheck import failure
+from octavo.engine.kernels.selfcheck import failure, tiles_failure
+from octavo.engine.kernels.tiles import Arranger
 
 if TYPE_CHECKING:
     from octavo.engine.kernels._native import Ops
+    from octavo.engine.weights.matrix import Weight
 
 _log = logging.getLogger(__name__)
 
@@ -77,6 +79,10 @@ class Kernels:
     select_pages: SelectPagesOp
     report: dict[str, str]
     threads: int
+    arrange: Callable[["Weight"], "Weight"]
+    """A matrix as `linear` multiplies it fastest, with inputs in 8 bits where that is so."""
+    native: "Ops | None" = None
+    """The C module, where every operation is its own."""
 
 
 Preference = Literal["auto", "native", "triton", "torch"]
@@ -106,7 +112,7 @@ def load_kernels(device: str = "cpu", prefer: Preference = "auto") -> Kernels:
     report = dict.fromkeys(implementations, "torch")
     found = None if prefer == "torch" else _compiled(torch.device(device), prefer)
     if found is None:
-        return Kernels(**implementations, report=report, threads=torch.get_num_threads())
+        return Kernels(**implementations, report=report, threads=torch.get_num_threads(), arrange=_leave)
     for name, compiled in found.implementations.items():
         problem = failure(name, compiled, device)
         if problem is None:
@@ -115,7 +121,16 @@ def load_kernels(device: str = "cpu", prefer: Preference = "auto") -> Kernels:
             raise EngineError(f"The kernel {name} ({found.label}) is wrong: {problem}; {found.remedy}.")
         else:
             _log.warning("the kernel %s (%s) is not used: %s", name, found.label, problem)
-    return Kernels(**implementations, report=report, threads=found.threads)
+    arrange = found.arrange if report["linear"] == found.label else _leave
+    if arrange is not _leave and (problem := tiles_failure(arrange, implementations["linear"])) is not None:
+        _log.warning("matrices are multiplied as they lie in their file, which is slower: %s", problem)
+        arrange = _leave
+    native = found.ops if set(report.values()) == {found.label} else None
+    return Kernels(**implementations, report=report, threads=found.threads, arrange=arrange, native=native)
+
+
+def _leave(matrix: "Weight") -> "Weight":
+    return matrix
 
 
 @dataclass(frozen=True)
@@ -126,6 +141,8 @@ class _Compiled:
     label: str
     remedy: str
     threads: int
+    arrange: Callable[["Weight"], "Weight"] = _leave
+    ops: "Ops | None" = None
 
 
 def _compiled(device: torch.device, prefer: Preference) -> _Compiled | None:
@@ -145,7 +162,8 @@ def _native_kernels() -> _Compiled | None:
     ops = _native_ops()
     if ops is None:
         return None
-    return _Compiled(_native_implementations(ops), f"native {ops.isa}", _REMEDY, ops.threads)
+    implementations, arrange = _native_implementations(ops), Arranger(ops)
+    return _Compiled(implementations, f"native {ops.isa}", _REMEDY, ops.threads, arrange, ops)
 
 
 def _triton_kernels(device: torch.device) -> _Compiled | None:

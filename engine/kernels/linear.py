@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from octavo.engine.kernels.checks import require, require_shape
+from octavo.engine.kernels.tiles import TILE_ROWS, TiledMatrix
 from octavo.engine.weights.matrix import BlockMatrix, Weight
 
 if TYPE_CHECKING:
@@ -21,13 +22,17 @@ FEW_ROWS = {torch.float32: 24, torch.bfloat16: 10}
 """Up to this many rows of input the blocks are multiplied in place. Measured on a processor with AVX-512 and AMX:
 expanding them for torch wins from 24 to 32 rows of float32 on, and from 9 to 16 of bfloat16."""
 
+FEW_ROWS_OF_TILES = 24
+"""The same for matrices in tiles, whatever the type of the input."""
+
 MOST_MATRICES = 8
 """Matrices in one native call: a constant of the C code."""
 
 
 def row_tiles(rows: int, row_bytes: int, limit: int) -> Iterator[slice]:
-    """Consecutive slices that cover `rows` rows, each of at most `limit` bytes (but at least one row)."""
-    step = max(1, limit // row_bytes)
+    """Consecutive slices that cover `rows` rows, each of at most `limit` bytes (but at least 16 rows)
+    and all but the last of a multiple of 16 rows."""
+    step = max(TILE_ROWS, limit // row_bytes // TILE_ROWS * TILE_ROWS)
     for start in range(0, rows, step):
         yield slice(start, min(start + step, rows))
 
@@ -59,21 +64,22 @@ class _Block(NamedTuple):
     cols: int
     rows: int
     ggml_type: int
+    is_tiled: bool
     data: int
     row_bytes: int
     bias_data: int | None
 
 
 class NativeLinear:
-    """`linear_torch` in C, for `BlockMatrix` weights on the CPU; other weights take the plain way.
+    """`linear_torch` in C, for `BlockMatrix` and `TiledMatrix` weights on the CPU; others take the plain way.
 
-    Few rows are multiplied with the blocks in place, in float32. For more rows (prefill) a tile of the matrix
-    at a time is expanded to the dtype of `x`, into a scratch buffer that is kept, and multiplied by torch.
+    Few rows are multiplied with the blocks in place in float32, with tiles in 8 bits. For more rows (prefill) a part
+    of the matrix at a time is expanded to the dtype of `x`, into scratch memory that is kept, and multiplied by torch.
     """
 
     def __init__(self, ops: "Ops") -> None:
         self._ops = ops
-        self._known: WeakKeyDictionary[BlockMatrix, _Block] = WeakKeyDictionary()
+        self._known: WeakKeyDictionary[BlockMatrix | TiledMatrix, _Block] = WeakKeyDictionary()
         self._scratch = torch.empty(0, dtype=torch.uint8)
         self._scratch_lock = threading.Lock()
 
@@ -82,18 +88,21 @@ class NativeLinear:
             raise ValueError(f"linear takes float32 or bfloat16 inputs, not {x.dtype}")
         require("linear", x.dtype, x)
         blocks = [
-            self._block(weight, bias, x.shape[1]) if isinstance(weight, BlockMatrix) else None
+            self._block(weight, bias, x.shape[1]) if isinstance(weight, BlockMatrix | TiledMatrix) else None
             for weight, bias in zip(weights, biases, strict=True)
         ]
         native = [block for block in blocks if block is not None]
-        if x.shape[0] <= FEW_ROWS[x.dtype] and len(native) == len(blocks) <= MOST_MATRICES:
+        are_tiled = all(block.is_tiled for block in native)
+        if x.shape[0] <= (FEW_ROWS_OF_TILES if are_tiled else FEW_ROWS[x.dtype]) and (
+            len(native) == len(blocks) <= MOST_MATRICES
+        ):
             return self._few_rows(x.float(), native)
         return [
-            _product(x, weight, bias) if block is None else self._many_rows(x, block)
+            _product(x, weight, bias) if block is None else self._many_rows(x, weight, block)
             for weight, bias, block in zip(weights, biases, blocks, strict=True)
         ]
 
-    def _block(self, weight: BlockMatrix, bias: Tensor | None, cols: int) -> _Block:
+    def _block(self, weight: BlockMatrix | TiledMatrix, bias: Tensor | None, cols: int) -> _Block:
         block = self._known.get(weight)
         if block is None or block.bias is not bias:
             block = self._known[weight] = _describe(weight, bias)
@@ -105,34 +114,50 @@ class NativeLinear:
         n, cols = x.shape
         outs: list[Tensor] = []
         arguments: list[int | None] = []
-        for _, _, rows, ggml_type, data, row_bytes, bias in blocks:
+        for _, _, rows, ggml_type, is_tiled, data, row_bytes, bias in blocks:
             out = torch.empty(n, rows)
             outs.append(out)
-            arguments += (ggml_type, data, row_bytes, rows, bias, out.data_ptr())
+            arguments += (ggml_type, is_tiled, data, row_bytes, rows, bias, out.data_ptr())
         self._ops.linear(x.data_ptr(), n, cols, *arguments)
         return outs
 
-    def _many_rows(self, x: Tensor, block: _Block) -> Tensor:
-        bias, cols, rows, ggml_type, data, row_bytes, _ = block
+    def _many_rows(self, x: Tensor, weight: Weight, block: _Block) -> Tensor:
+        rows, bias = block.rows, block.bias
         out = torch.empty(x.shape[0], rows)
         with self._scratch_lock:
-            for tile in row_tiles(rows, cols * x.element_size(), SCRATCH_BYTES):
-                count = tile.stop - tile.start
-                expanded = self._scratch_for(count, cols, x.dtype)
-                start = data + tile.start * row_bytes
-                bf16 = x.dtype is torch.bfloat16
-                self._ops.dequantize(ggml_type, start, row_bytes, count, cols, expanded.data_ptr(), bf16)
-                out[:, tile] = torch.mm(x, expanded.t())
+            for part in row_tiles(rows, block.cols * x.element_size(), SCRATCH_BYTES):
+                if isinstance(weight, TiledMatrix):
+                    columns = weight.expand(self._scratch_for(part, block.cols, x.dtype), part)
+                else:
+                    columns = self._dequantize(block, part, x.dtype)
+                out[:, part] = torch.mm(x, columns)
         return out if bias is None else out.add_(bias)
 
-    def _scratch_for(self, rows: int, cols: int, dtype: torch.dtype) -> Tensor:
-        size = rows * cols * dtype.itemsize
+    def _dequantize(self, block: _Block, part: slice, dtype: torch.dtype) -> Tensor:
+        count, cols = part.stop - part.start, block.cols
+        expanded = self._scratch_for(part, cols, dtype)
+        start = block.data + part.start * block.row_bytes
+        is_bf16 = dtype is torch.bfloat16
+        self._ops.dequantize(block.ggml_type, start, block.row_bytes, count, cols, expanded.data_ptr(), is_bf16)
+        return expanded[: count * cols].view(count, cols).t()
+
+    def _scratch_for(self, part: slice, cols: int, dtype: torch.dtype) -> Tensor:
+        """Room for these rows, and what is left of the last one's tile."""
+        size = (part.stop - part.start + TILE_ROWS) * cols * dtype.itemsize
         if self._scratch.numel() < size:
             self._scratch = torch.empty(size, dtype=torch.uint8)
-        return self._scratch[:size].view(dtype).view(rows, cols)
+        return self._scratch[:size].view(dtype)
 
 
-def _describe(weight: BlockMatrix, bias: Tensor | None) -> _Block:
+def matrix_words(weight: Weight, bias: Tensor | None) -> tuple[int, ...] | None:
+    """MatrixWords of native/decode_step.h; None for a matrix that the C kernels do not know."""
+    if not isinstance(weight, BlockMatrix | TiledMatrix) or weight.device.type != "cpu":
+        return None
+    block = _describe(weight, bias)
+    return block.ggml_type, block.is_tiled, block.data, block.row_bytes, block.rows, block.bias_data or 0
+
+
+def _describe(weight: BlockMatrix | TiledMatrix, bias: Tensor | None) -> _Block:
     rows, cols = weight.shape
     require("linear", torch.uint8, weight.data)
     address = None
@@ -141,4 +166,6 @@ def _describe(weight: BlockMatrix, bias: Tensor | None) -> _Block:
         require_shape("linear", "a bias", bias, rows)
         address = bias.data_ptr()
     data = weight.data.data_ptr()
-    return _Block(bias, cols, rows, weight.format.ggml_type, data, weight.data.shape[1], address)
+    is_tiled = isinstance(weight, TiledMatrix)
+    row_bytes = 0 if is_tiled else weight.data.shape[1]
+    return _Block(bias, cols, rows, weight.format.ggml_type, is_tiled, data, row_bytes, address)

@@ -82,6 +82,22 @@ def _linear(compiled: Callable[..., Any], source: _Source) -> str | None:
     return None
 
 
+def tiles_failure(arrange: Callable[[Any], Any], linear: Callable[..., Any]) -> str | None:
+    """The same for matrices that `arrange` lays out for `linear`; inputs of three values lose nothing in 8 bits."""
+    source = _Source("cpu")
+    x = source.integers(3, (2, 256)).float() - 1
+    x[:, ::32] = 1
+    for kind in Format:
+        matrix = BlockMatrix(kind, (18, 256), source.integers(60, (18, kind.row_bytes(256)), torch.uint8))
+        tiled, plain = arrange(matrix), matrix.dequantize(torch.float32)
+        if not torch.equal(tiled.dequantize(torch.float32), plain):
+            return f"{kind.name} is not worth what it was"
+        problem = _difference(linear(x, [tiled], [None])[0], x @ plain.T)
+        if problem:
+            return f"for {kind.name} {problem}"
+    return None
+
+
 def _rms_norm(compiled: Callable[..., Any], source: _Source) -> str | None:
     x, weight = source.normal(2, 40), source.normal(40)
     return _difference(compiled(x, weight, 1e-5), rms_norm_torch(x, weight, 1e-5))

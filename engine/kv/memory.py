@@ -7,14 +7,11 @@ import math
 import torch
 from torch import Tensor
 
-_PAGE = 4096
+from octavo.engine.huge_pages import huge_zeros
 
 
 def page_memory(*shape: int, pinned: bool = False) -> Tensor:
-    """uint8 `shape` of RAM, uninitialised, from the start of a memory page on; `pinned` where a GPU copies from it."""
+    """uint8 `shape` of RAM from the start of a memory page on; `pinned` where a GPU copies from it."""
     if pinned:
         return torch.empty(*shape, dtype=torch.uint8, pin_memory=True)  # begins with a memory page by itself
-    size = math.prod(shape)
-    memory = torch.empty(size + _PAGE, dtype=torch.uint8)
-    start = -memory.data_ptr() % _PAGE
-    return memory[start : start + size].view(*shape)
+    return huge_zeros(math.prod(shape)).view(*shape)

@@ -53,7 +53,7 @@ class Decoder:
         self._embedding = checkpoint.matrices["token_embd.weight"]
         self._head = checkpoint.matrices.get("output.weight", self._embedding)
         self._final_norm = checkpoint.vectors["output_norm.weight"]
-        self._layers = [_layer(index, checkpoint.matrices, checkpoint.vectors) for index in range(self.spec.num_layers)]
+        self.layers = [_layer(index, checkpoint.matrices, checkpoint.vectors) for index in range(self.spec.num_layers)]
 
     def forward(self, token_ids: Tensor, attend: Attend, dtype: torch.dtype) -> Tensor:
         """Hidden states after the last layer, before its norm.
@@ -61,9 +61,9 @@ class Decoder:
         `token_ids` int64 [rows] -> float32 [rows, hidden_size]; matrices are multiplied in `dtype`.
         """
         spec, kernels = self.spec, self._kernels
-        residual = self._embedding.gather_rows(token_ids, torch.float32)
+        residual = self.embed(token_ids)
         delta: Tensor | None = None
-        for index, layer in enumerate(self._layers):
+        for index, layer in enumerate(self.layers):
             x = self._norm(residual, delta, layer.attention_norm, dtype)
             q, k, v = kernels.linear(x, layer.qkv, layer.qkv_bias)
             q = q.view(-1, spec.num_heads, spec.head_dim)
@@ -79,6 +79,10 @@ class Decoder:
             del gate, up  # the widest tensors of a layer must not live on into the next one
             (delta,) = kernels.linear(activated, (layer.down,), (None,))
         return residual if delta is None else residual + delta
+
+    def embed(self, token_ids: Tensor) -> Tensor:
+        """The residual stream before the first layer: int64 [rows] -> float32 [rows, hidden_size]."""
+        return self._embedding.gather_rows(token_ids, torch.float32)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """float32 [rows, hidden_size] -> float32 [rows, vocab_size]."""

@@ -1,7 +1,8 @@
 """A model ready to run: its spec, its tokenizer's data and its weights, from a GGUF file or a folder."""
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 Quantization = Literal["auto", "nf4", "int8", "int4", "none"]
 
 _ROPE_FACTORS = "rope_freqs.weight"
+_EMBEDDING, _HEAD = "token_embd.weight", "output.weight"
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +41,15 @@ class Checkpoint:
     tokenizer: "TokenizerData"
     matrices: dict[str, Weight]
     vectors: dict[str, Tensor]
+    give_back: Callable[[], None] = field(default=lambda: None, repr=False)
+    """Lets the system have the memory of what was read of the file; what is used again is read again."""
+
+    def rearrange(self, arrange: Callable[[Weight], Weight]) -> None:
+        """Replace, one by one, the matrices that are multiplied by what kernels compute with: see `Kernels.arrange`."""
+        for name, matrix in self.matrices.items():
+            if name != _EMBEDDING or _HEAD not in self.matrices:
+                self.matrices[name] = arrange(matrix)
+                self.give_back()
 
     @property
     def nbytes(self) -> int:
@@ -49,8 +60,8 @@ class Checkpoint:
     @property
     def token_nbytes(self) -> int:
         """Bytes of weights that computing one token reads: of an embedding that is not the head, one row."""
-        embedding = self.matrices["token_embd.weight"]
-        unread = embedding.nbytes if "output.weight" in self.matrices else 0
+        embedding = self.matrices[_EMBEDDING]
+        unread = embedding.nbytes if _HEAD in self.matrices else 0
         return self.nbytes - unread * (embedding.shape[0] - 1) // embedding.shape[0]
 
     def fingerprint(self) -> str:
@@ -111,7 +122,7 @@ def _open_gguf(path: Path, device: torch.device) -> Checkpoint:
             data = file.data(name)
             data = unpermute_rows(data, permuted_heads) if permuted_heads else data
             matrices[name] = BlockMatrix(file.tensors[name].format, (shape[0], shape[1]), data.to(device))
-    return Checkpoint(path, spec, TokenizerData.from_gguf(file.metadata), matrices, vectors)
+    return Checkpoint(path, spec, TokenizerData.from_gguf(file.metadata), matrices, vectors, file.give_back)
 
 
 def _vector(file: GGUFFile, name: str) -> Tensor:

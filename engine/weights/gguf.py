@@ -74,6 +74,11 @@ class GGUFFile:
         self.tensors = header.tensors(tensor_count, self.metadata)
         self._bytes: Tensor = torch.frombuffer(self._map, dtype=torch.uint8)
 
+    def give_back(self) -> None:
+        """Let the system have the memory of what was read; what is used again is read again."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED)
+
     def data(self, name: str) -> Tensor:
         """The bytes of a tensor as a view of the file: uint8 [rows, row_bytes] ([row_bytes] for a vector)."""
         info = self.tensors[name]

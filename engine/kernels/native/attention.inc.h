@@ -26,8 +26,31 @@ typedef struct {
 
 /* Pages lie anywhere, and each is too short for the processor to foresee: ask for the bytes that will be needed at the
  * same place of the next page. */
-INLINE void prefetch(const uint8_t *p, int64_t size) {
-    for (int64_t i = 0; i < size; i += 64) __builtin_prefetch(p + i);
+INLINE void prefetch(const void *p, int64_t size) {
+    for (int64_t i = 0; i < size; i += 64) __builtin_prefetch((const uint8_t *)p + i);
+}
+
+/* Scales and zeros of one KV head's page. */
+INLINE void prefetch_scales(const Layout *layout, const HeadPage *page) {
+    const int64_t key_bytes = padded(layout->dim) * (int64_t)sizeof(uint16_t);
+    const int64_t value_bytes = padded(layout->dim) / GROUP * value_scale_row(layout);
+    if (layout->key_bits < 16) {
+        prefetch(page->key_scales, key_bytes);
+        prefetch(page->key_zeros, key_bytes);
+    }
+    if (layout->value_bits < 16) {
+        prefetch(page->value_scales, value_bytes);
+        prefetch(page->value_zeros, value_bytes);
+    }
+}
+
+/* All of it. */
+INLINE void prefetch_page(const Layout *layout, const HeadPage *page) {
+    const bool lossless = layout->key_bits >= 16;
+    prefetch_scales(layout, page);
+    prefetch(page->keys, lossless ? layout->page_size * layout->dim * layout->key_bits / 8
+                                  : layout->dim * key_row_bytes(layout));
+    prefetch(page->values, layout->page_size * value_row_bytes(layout));
 }
 
 /* Scores of up to 16 tokens: one running sum per head and token, their lanes added up together at the end. */
@@ -298,10 +321,19 @@ static TARGET void attend(const Attention *a, int64_t sequence, int64_t group, i
         const int64_t left = (kv_head + 1) * shared - first;
         const int n = left < MOST_HEADS ? (int)left : MOST_HEADS;
         clear(n, dim, &heads);
+        HeadPage here = head_page(&a->pages, a->slots[sequence * a->max_pages + begin], kv_head);
+        prefetch_page(&a->pages.layout, &here);
         for (int64_t page = begin; page < end; page++) {
             const int64_t at = sequence * a->max_pages + page, slot = a->slots[at];
             const int64_t next_slot = page + 1 < end ? a->slots[at + 1] : slot;
-            const HeadPage here = head_page(&a->pages, slot, kv_head);
+            here = head_page(&a->pages, slot, kv_head);
+            if (page + 1 < end) {
+                const HeadPage next = head_page(&a->pages, next_slot, kv_head);
+                const int64_t angles = a->distances[at + 1] * (dim / 2), angle_bytes = dim / 2 * (int64_t)sizeof(float);
+                prefetch_scales(&a->pages.layout, &next);
+                prefetch(a->cos + angles, angle_bytes);
+                prefetch(a->sin + angles, angle_bytes);
+            }
             attend_page(a, a->q + (sequence * a->heads + first) * dim, &here, a->distances[at],
                         a->pages.layout.page_size, (next_slot - slot) * a->pages.layout.slot_bytes, n, &heads);
         }

@@ -28,12 +28,22 @@ enum { GROUP = 32, CHUNK_GROUPS = 16, MOST_DIM = 512 };
 
 typedef struct {
     int64_t format;
+    bool tiled;           /* data are tiles, see tiles.h; row_bytes is then not used */
     const uint8_t *data;  /* [rows, row_bytes] */
     int64_t row_bytes;
     int64_t rows;
     const float *bias;    /* [rows] or NULL */
     float *out;           /* [n, rows] */
 } Matrix;
+
+/* Inputs of products with tiles: in units of 32, code * scale, with the sums of what a unit and its halves are worth. */
+typedef struct {
+    int8_t *codes;       /* [n, cols] */
+    float *scales;       /* [n, units] */
+    float *totals;       /* [n, units] */
+    float *half_totals;  /* [n, units, 2] */
+    int64_t n, cols, units;
+} Inputs;
 
 typedef struct {
     const float *x, *weight;  /* [n, d], [d] */
@@ -138,6 +148,14 @@ typedef struct {
     void (*multiply)(const Matrix *matrix, int64_t first, int64_t last, const float *x, int64_t n, int64_t cols);
     /* `count` weights, a whole number of blocks, as float32 or bfloat16. */
     void (*dequantize)(int64_t format, const uint8_t *data, int64_t count, void *out, bool out_bf16);
+    /* The inputs of products with tiles, of `count` units of 32 numbers: see Inputs. */
+    void (*quantize)(const float *x, int64_t count, int8_t *codes, float *scales, float *totals, float *half_totals);
+    /* As `multiply`, for the rows of the tiles from `first` to before `last`. */
+    void (*multiply_tiles)(const Matrix *matrix, int64_t first, int64_t last, const Inputs *x);
+    /* One tile as float32 or bfloat16 columns: column c of its 16 rows at out + c * stride, in elements. */
+    void (*expand_tile)(int64_t format, const uint8_t *tile, int64_t cols, void *out, int64_t stride, bool out_bf16);
+    /* Up to 16 rows of blocks, `row_bytes` apart, as a tile, which is all zero before. */
+    void (*pack_tile)(int64_t format, const uint8_t *data, int64_t row_bytes, int64_t rows, int64_t cols, uint8_t *tile);
     /* Rows or elements from `first` to before `last`. */
     void (*rms_norm)(const Norm *norm, int64_t first, int64_t last);
     void (*silu_mul)(const Gated *gated, int64_t first, int64_t last);

@@ -3,9 +3,11 @@
 
 #include "decode_avx2.h"
 #include "words_avx2.h"
+#include "bytes_avx2.h"
 
 enum { WAYS_OF_MANY = 1, HALVES_AT_ONCE = 1 };
 #include "linear.inc.h"
+#include "tiles.inc.h"
 #include "elementwise.inc.h"
 #include "pages.inc.h"
 #include "codec.inc.h"
@@ -18,6 +20,10 @@ const KernelTable avx2_kernels = {
     .isa = "avx2",
     .multiply = multiply,
     .dequantize = dequantize,
+    .quantize = quantize,
+    .multiply_tiles = multiply_tiles,
+    .expand_tile = expand_one_tile,
+    .pack_tile = pack_one_tile,
     .rms_norm = rms_norm,
     .silu_mul = silu_mul,
     .write_kv = write_kv,

@@ -3,9 +3,11 @@
 
 #include "decode_avx512.h"
 #include "words_avx512.h"
+#include "bytes_avx512.h"
 
 enum { WAYS_OF_MANY = 2, HALVES_AT_ONCE = 2 };
 #include "linear.inc.h"
+#include "tiles.inc.h"
 #include "elementwise.inc.h"
 #include "pages.inc.h"
 #include "codec.inc.h"
@@ -18,6 +20,10 @@ const KernelTable avx512_kernels = {
     .isa = "avx512",
     .multiply = multiply,
     .dequantize = dequantize,
+    .quantize = quantize,
+    .multiply_tiles = multiply_tiles,
+    .expand_tile = expand_one_tile,
+    .pack_tile = pack_one_tile,
     .rms_norm = rms_norm,
     .silu_mul = silu_mul,
     .write_kv = write_kv,

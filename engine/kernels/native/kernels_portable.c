@@ -2,9 +2,11 @@
 
 #include "decode_portable.h"
 #include "words_portable.h"
+#include "bytes_portable.h"
 
 enum { WAYS_OF_MANY = 1, HALVES_AT_ONCE = 1 };
 #include "linear.inc.h"
+#include "tiles.inc.h"
 #include "elementwise.inc.h"
 #include "pages.inc.h"
 #include "codec.inc.h"
@@ -17,6 +19,10 @@ const KernelTable portable_kernels = {
     .isa = "portable",
     .multiply = multiply,
     .dequantize = dequantize,
+    .quantize = quantize,
+    .multiply_tiles = multiply_tiles,
+    .expand_tile = expand_one_tile,
+    .pack_tile = pack_one_tile,
     .rms_norm = rms_norm,
     .silu_mul = silu_mul,
     .write_kv = write_kv,

@@ -4,8 +4,10 @@
 #include <Python.h>
 #include <string.h>
 
+#include "decode_step.h"
 #include "ops.h"
 #include "pool.h"
+#include "tiles.h"
 
 /* Giving up the interpreter lock costs more than the work when the work is this small: another thread that is busy in
  * Python would keep it for milliseconds. In units of multiply-adds or elements. */
@@ -42,16 +44,25 @@ static int64_t integer(PyObject *value) { return PyLong_AsLongLong(value); }
 
 typedef PyObject *const *Arguments;
 
-/* linear(x, n, cols, format, data, row_bytes, rows, bias, out, ...): six arguments per matrix. */
+#define READ_LAYOUT(to)                                          \
+    do {                                                         \
+        const void *layout = POINTER;                            \
+        if (layout != NULL) memcpy(&(to), layout, sizeof(to));   \
+    } while (0)
+#define REFUSE(op, problem) \
+    if ((problem) != NULL) return PyErr_Format(PyExc_ValueError, op ": %s", problem)
+
+/* linear(x, n, cols, format, tiled, data, row_bytes, rows, bias, out, ...): seven arguments per matrix. */
 static PyObject *ops_linear(PyObject *object, Arguments arguments, Py_ssize_t count) {
-    ARGUMENTS(9);
+    ARGUMENTS(10);
     const float *x = POINTER;
     const int64_t n = INTEGER, cols = INTEGER;
     Matrix matrices[MOST_MATRICES];
     int matrix_count = 0;
-    for (; next + 6 <= count && matrix_count < MOST_MATRICES; matrix_count++) {
+    for (; next + 7 <= count && matrix_count < MOST_MATRICES; matrix_count++) {
         Matrix *m = &matrices[matrix_count];
         m->format = INTEGER;
+        m->tiled = FLAG;
         m->data = POINTER;
         m->row_bytes = INTEGER;
         m->rows = INTEGER;
@@ -59,7 +70,89 @@ static PyObject *ops_linear(PyObject *object, Arguments arguments, Py_ssize_t co
         m->out = POINTER;
     }
     if (next != count) return PyErr_Format(PyExc_TypeError, "at most %d matrices share an input", MOST_MATRICES);
-    RUN(SMALL_WORK + 1, op_linear(self->kernels, matrices, matrix_count, x, n, cols));
+    bool enough_memory = true;
+    RUN(SMALL_WORK + 1, enough_memory = op_linear(self->kernels, matrices, matrix_count, x, n, cols));
+    if (!enough_memory) return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
+/* decode_scratch_bytes(model, n) */
+static PyObject *ops_decode_scratch_bytes(PyObject *object, Arguments arguments, Py_ssize_t count) {
+    ARGUMENTS(2);
+    (void)self;
+    const ModelWords *model = POINTER;
+    const int64_t n = INTEGER;
+    if (PyErr_Occurred()) return NULL;
+    return PyLong_FromLongLong(decode_scratch_bytes(model, n));
+}
+
+/* decode_step(model, step, eps, scale, first, last) */
+static PyObject *ops_decode_step(PyObject *object, Arguments arguments, Py_ssize_t count) {
+    ARGUMENTS(6);
+    const ModelWords *model = POINTER;
+    const StepWords *step = POINTER;
+    const float eps = (float)REAL, scale = (float)REAL;
+    const int64_t first = INTEGER, last = INTEGER;
+    const char *problem;
+    RUN(SMALL_WORK + 1, problem = op_decode_step(self->kernels, model, step, eps, scale, first, last));
+    REFUSE("decode_step", problem);
+    Py_RETURN_NONE;
+}
+
+/* tile_bytes(format, rows, cols): 0 for a format that has no tiles. */
+static PyObject *ops_tile_bytes(PyObject *object, Arguments arguments, Py_ssize_t count) {
+    ARGUMENTS(3);
+    (void)self;
+    const int64_t format = INTEGER, rows = INTEGER, cols = INTEGER;
+    if (PyErr_Occurred()) return NULL;
+    return PyLong_FromLongLong(is_tiled((int)format) ? tiles_size(format, rows, cols) : 0);
+}
+
+/* pack_tiles(format, data, row_bytes, rows, cols, out) */
+static PyObject *ops_pack_tiles(PyObject *object, Arguments arguments, Py_ssize_t count) {
+    ARGUMENTS(6);
+    Matrix matrix = {0};
+    matrix.format = INTEGER;
+    matrix.data = POINTER;
+    matrix.row_bytes = INTEGER;
+    matrix.rows = INTEGER;
+    const int64_t cols = INTEGER;
+    uint8_t *out = POINTER;
+    RUN(matrix.rows * cols, op_pack_tiles(self->kernels, &matrix, cols, out));
+    Py_RETURN_NONE;
+}
+
+/* expand_tiles(format, data, rows, cols, out, out_bf16) */
+static PyObject *ops_expand_tiles(PyObject *object, Arguments arguments, Py_ssize_t count) {
+    ARGUMENTS(6);
+    Matrix matrix = {.tiled = true};
+    matrix.format = INTEGER;
+    matrix.data = POINTER;
+    matrix.rows = INTEGER;
+    const int64_t cols = INTEGER;
+    void *out = POINTER;
+    const bool out_bf16 = FLAG;
+    RUN(matrix.rows * cols, op_expand_tiles(self->kernels, &matrix, cols, out, out_bf16));
+    Py_RETURN_NONE;
+}
+
+/* gather_tile_rows(format, data, rows, cols, ids, n, out) */
+static PyObject *ops_gather_tile_rows(PyObject *object, Arguments arguments, Py_ssize_t count) {
+    ARGUMENTS(7);
+    Matrix matrix = {.tiled = true};
+    matrix.format = INTEGER;
+    matrix.data = POINTER;
+    matrix.rows = INTEGER;
+    const int64_t cols = INTEGER;
+    const int64_t *ids = POINTER;
+    const int64_t n = INTEGER;
+    float *out = POINTER;
+    if (PyErr_Occurred()) return NULL;
+    for (int64_t i = 0; i < n; i++)
+        if (ids[i] < 0 || ids[i] >= matrix.rows) return PyErr_Format(PyExc_IndexError, "a row is not in the matrix");
+    bool enough_memory = true;
+    RUN(n * cols, enough_memory = op_gather_tile_rows(self->kernels, &matrix, cols, ids, n, out));
+    if (!enough_memory) return PyErr_NoMemory();
     Py_RETURN_NONE;
 }
 
@@ -130,14 +223,6 @@ static PyObject *ops_write_kv(PyObject *object, Arguments arguments, Py_ssize_t 
     RUN(n * write.slab.kv_heads * write.slab.dim, op_write_kv(self->kernels, &write, n));
     Py_RETURN_NONE;
 }
-
-#define READ_LAYOUT(to)                                          \
-    do {                                                         \
-        const void *layout = POINTER;                            \
-        if (layout != NULL) memcpy(&(to), layout, sizeof(to));   \
-    } while (0)
-#define REFUSE(op, problem) \
-    if ((problem) != NULL) return PyErr_Format(PyExc_ValueError, op ": %s", problem)
 
 /* encode_pages(layout, hadamard_size, from, bf16, n, out) */
 static PyObject *ops_encode_pages(PyObject *object, Arguments arguments, Py_ssize_t count) {
@@ -265,6 +350,12 @@ static PyObject *ops_threads(PyObject *object, void *unused) {
 #define METHOD(name, text) {#name, (PyCFunction)(void (*)(void))ops_##name, METH_FASTCALL, PyDoc_STR(text)}
 static PyMethodDef ops_methods[] = {
     METHOD(linear, "Products of some vectors with the rows of matrices."),
+    METHOD(decode_scratch_bytes, "Bytes of scratch memory of a decode step."),
+    METHOD(decode_step, "Stages of a decode step."),
+    METHOD(tile_bytes, "Bytes of a matrix in tiles."),
+    METHOD(pack_tiles, "Arrange rows of blocks in tiles."),
+    METHOD(expand_tiles, "Expand tiles to columns of float32 or bfloat16."),
+    METHOD(gather_tile_rows, "Some rows of a matrix in tiles, as float32."),
     METHOD(dequantize, "Expand blocks to float32 or bfloat16."),
     METHOD(rms_norm, "Root-mean-square normalisation."),
     METHOD(silu_mul, "silu(gate) * up."),

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "pool.h"
+#include "tiles.h"
 
 /* Work for one task: large against the cost of taking a task (tens of nanoseconds), small enough for threads to end
  * together. */
@@ -55,29 +56,61 @@ typedef struct {
     const Matrix *matrices;
     const float *x;
     int64_t n, cols;
+    Inputs inputs;
 } Linear;
+
+/* A task is a run of rows of a matrix, or of its tiles. */
+static int64_t units_of_work(const Matrix *matrix) {
+    return matrix->tiled ? divide_up(matrix->rows, TILE_ROWS) : matrix->rows;
+}
+static int64_t units_per_task(const Matrix *matrix, int64_t cols) {
+    const int64_t size = matrix->tiled ? tile_bytes((int)matrix->format, cols) : matrix->row_bytes;
+    return rows_per_task(size, TASK_BYTES);
+}
 
 static void linear_task(void *context, int64_t task) {
     const Linear *linear = context;
     for (const Matrix *matrix = linear->matrices;; matrix++) {
-        const int64_t per_task = rows_per_task(matrix->row_bytes, TASK_BYTES);
-        const int64_t tasks = divide_up(matrix->rows, per_task);
+        const int64_t per_task = units_per_task(matrix, linear->cols), units = units_of_work(matrix);
+        const int64_t tasks = divide_up(units, per_task);
         if (task < tasks) {
-            const int64_t first = task * per_task;
-            linear->kernels->multiply(matrix, first, smaller(first + per_task, matrix->rows), linear->x, linear->n,
-                                      linear->cols);
+            const int64_t first = task * per_task, last = smaller(first + per_task, units);
+            if (matrix->tiled) linear->kernels->multiply_tiles(matrix, first, last, &linear->inputs);
+            else linear->kernels->multiply(matrix, first, last, linear->x, linear->n, linear->cols);
             return;
         }
         task -= tasks;
     }
 }
 
-void op_linear(const KernelTable *kernels, const Matrix *matrices, int count, const float *x, int64_t n, int64_t cols) {
-    Linear linear = {kernels, matrices, x, n, cols};
+/* Codes and what they are worth, in one block of memory; false without memory. */
+static bool quantize_inputs(const KernelTable *kernels, const float *x, int64_t n, int64_t cols, Inputs *inputs) {
+    const int64_t units = cols / UNIT;
+    *inputs = (Inputs){.n = n, .cols = cols, .units = units};
+    inputs->scales = malloc((size_t)(n * units * 4) * sizeof(float) + (size_t)(n * cols));
+    if (inputs->scales == NULL) return false;
+    inputs->totals = inputs->scales + n * units;
+    inputs->half_totals = inputs->totals + n * units;
+    inputs->codes = (int8_t *)(inputs->half_totals + 2 * n * units);
+    kernels->quantize(x, n * units, inputs->codes, inputs->scales, inputs->totals, inputs->half_totals);
+    return true;
+}
+
+bool op_linear(const KernelTable *kernels, const Matrix *matrices, int count, const float *x, int64_t n, int64_t cols) {
+    Linear linear = {kernels, matrices, x, n, cols, {0}};
     int64_t tasks = 0;
-    for (int i = 0; i < count; i++)
-        tasks += divide_up(matrices[i].rows, rows_per_task(matrices[i].row_bytes, TASK_BYTES));
+    for (int i = 0; i < count; i++) {
+        if (matrices[i].tiled && linear.inputs.scales == NULL && !quantize_inputs(kernels, x, n, cols, &linear.inputs))
+            return false;
+        tasks += divide_up(units_of_work(&matrices[i]), units_per_task(&matrices[i], cols));
+    }
     parallel_for(linear_task, &linear, tasks);
+    free(linear.inputs.scales);
+    return true;
+}
+
+int64_t tiles_size(int64_t format, int64_t rows, int64_t cols) {
+    return divide_up(rows, TILE_ROWS) * tile_bytes((int)format, cols);
 }
 
 typedef struct {
@@ -87,6 +120,52 @@ typedef struct {
     uint8_t *out;
     bool out_bf16;
 } Dequantize;
+
+static void expand_task(void *context, int64_t tile) {
+    const Dequantize *d = context;
+    const int64_t size = d->out_bf16 ? sizeof(uint16_t) : sizeof(float);
+    d->kernels->expand_tile(d->matrix->format, d->matrix->data + tile * tile_bytes((int)d->matrix->format, d->cols),
+                            d->cols, d->out + tile * TILE_ROWS * size,
+                            divide_up(d->matrix->rows, TILE_ROWS) * TILE_ROWS, d->out_bf16);
+}
+
+void op_expand_tiles(const KernelTable *kernels, const Matrix *matrix, int64_t cols, void *out, bool out_bf16) {
+    Dequantize d = {kernels, matrix, cols, 1, out, out_bf16};
+    parallel_for(expand_task, &d, divide_up(matrix->rows, TILE_ROWS));
+}
+
+bool op_gather_tile_rows(const KernelTable *kernels, const Matrix *matrix, int64_t cols, const int64_t *ids, int64_t n,
+                         float *out) {
+    const int64_t size = tile_bytes((int)matrix->format, cols);
+    float *columns = malloc((size_t)(cols * TILE_ROWS) * sizeof(float));
+    for (int64_t i = 0; i < n && columns != NULL; i++) {
+        kernels->expand_tile(matrix->format, matrix->data + ids[i] / TILE_ROWS * size, cols, columns, TILE_ROWS, false);
+        for (int64_t c = 0; c < cols; c++) out[i * cols + c] = columns[c * TILE_ROWS + ids[i] % TILE_ROWS];
+    }
+    const bool enough_memory = columns != NULL;
+    free(columns);
+    return enough_memory;
+}
+
+typedef struct {
+    const KernelTable *kernels;
+    const Matrix *matrix;
+    int64_t cols;
+    uint8_t *out;
+} Pack;
+
+static void pack_task(void *context, int64_t tile) {
+    const Pack *pack = context;
+    const Matrix *m = pack->matrix;
+    pack->kernels->pack_tile(m->format, m->data + tile * TILE_ROWS * m->row_bytes, m->row_bytes,
+                             smaller(TILE_ROWS, m->rows - tile * TILE_ROWS), pack->cols,
+                             pack->out + tile * tile_bytes((int)m->format, pack->cols));
+}
+
+void op_pack_tiles(const KernelTable *kernels, const Matrix *matrix, int64_t cols, uint8_t *out) {
+    Pack pack = {kernels, matrix, cols, out};
+    parallel_for(pack_task, &pack, divide_up(matrix->rows, TILE_ROWS));
+}
 
 static void dequantize_task(void *context, int64_t task) {
     const Dequantize *d = context;
@@ -211,7 +290,8 @@ const KernelTable *find_kernels(const char *isa) {
     __builtin_cpu_init();
     const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vnni"))
         available[count++] = &avx512_kernels;
     if (avx2) available[count++] = &avx2_kernels;  /* every processor with AVX2 has F16C */
 #endif

@@ -4,11 +4,21 @@
 
 #include "kernels.h"
 
-/* Products of x float32 [n, cols] with every row of `count` matrices. */
-void op_linear(const KernelTable *kernels, const Matrix *matrices, int count, const float *x, int64_t n, int64_t cols);
+/* Products of x float32 [n, cols] with every row of `count` matrices, those in tiles by way of 8-bit inputs. False if
+ * there is no memory for these. */
+bool op_linear(const KernelTable *kernels, const Matrix *matrices, int count, const float *x, int64_t n, int64_t cols);
 
 /* The rows of a matrix as float32 or bfloat16 [rows, cols]. */
 void op_dequantize(const KernelTable *kernels, const Matrix *matrix, int64_t cols, void *out, bool out_bf16);
+
+/* Matrices in tiles: see tiles.h. What they take; their making from rows of blocks, into `out`, which is all zero; all
+ * columns as float32 or bfloat16 [cols, rows rounded up to 16]; some of the rows as float32 [n, cols]. */
+int64_t tiles_size(int64_t format, int64_t rows, int64_t cols);
+void op_pack_tiles(const KernelTable *kernels, const Matrix *matrix, int64_t cols, uint8_t *out);
+void op_expand_tiles(const KernelTable *kernels, const Matrix *matrix, int64_t cols, void *out, bool out_bf16);
+/* False if there is no memory for a tile; every id must be a row. */
+bool op_gather_tile_rows(const KernelTable *kernels, const Matrix *matrix, int64_t cols, const int64_t *ids, int64_t n,
+                         float *out);
 
 void op_rms_norm(const KernelTable *kernels, const Norm *norm, int64_t n);
 void op_silu_mul(const KernelTable *kernels, const Gated *gated, int64_t count);

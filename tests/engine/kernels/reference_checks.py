@@ -158,9 +158,15 @@ def products(kernels: Kernels, device: str) -> None:
         x = case.normal(3, cols)
         close(kernels.linear(x, [matrix], [bias])[0], linear_torch(x, [matrix], [bias])[0])
         eye = torch.eye(cols, device=device, dtype=torch.bfloat16)
-        expanded, plain = kernels.linear(eye, [matrix, matrix], [None, bias])
-        assert torch.equal(expanded.T, matrix.dequantize(torch.bfloat16).float()), kind.name
-        close(plain, expanded + bias)
+        arranged = kernels.arrange(matrix)
+        rounded = kernels.linear(x, [arranged], [bias])[0]
+        close(rounded, linear_torch(x, [matrix], [bias])[0], 0.05)
+        rows = case.order(9).long()
+        assert torch.equal(arranged.gather_rows(rows, torch.float32), matrix.gather_rows(rows, torch.float32))
+        for weight in (matrix, arranged):
+            expanded, plain = kernels.linear(eye, [weight, weight], [None, bias])
+            assert torch.equal(expanded.T, matrix.dequantize(torch.bfloat16).float()), kind.name
+            close(plain, expanded + bias)
 
 
 def elementwise(kernels: Kernels, device: str) -> None:

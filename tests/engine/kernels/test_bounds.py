@@ -29,9 +29,11 @@ def test_boxes_hold_every_decoded_key(codec: str, seed: int, spread: float, cons
     keys = read_keys(encoded, pages)
     assert (lower.unsqueeze(2) <= keys).all()
     assert (keys <= upper.unsqueeze(2)).all()
-    # Not by more than a step and a half: one for each corner's rounding, and what float16 adds to the step.
-    assert (keys.amin(2) - lower <= 1.5 * step[..., None]).all()
-    assert (upper - keys.amax(2) <= 1.5 * step[..., None]).all()
+    # Not by more than a step and a half: one for each corner's rounding, and what float16 adds to the step. A step may
+    # be finer than float32 can tell such keys apart.
+    slack = 1.5 * step[..., None] + torch.finfo(torch.float32).eps * keys.abs().amax(2)
+    assert (keys.amin(2) - lower <= slack).all()
+    assert (upper - keys.amax(2) <= slack).all()
 
 
 @settings(max_examples=25, deadline=None)

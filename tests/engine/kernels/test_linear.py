@@ -93,8 +93,8 @@ def test_many_rows_by_tiles(kernels: Kernels, random_matrix: RandomMatrix, monke
 
 
 def test_row_tiles_cover_all_rows_within_the_limit() -> None:
-    assert list(row_tiles(7, 10, 30)) == [slice(0, 3), slice(3, 6), slice(6, 7)]
-    assert list(row_tiles(2, 100, 30)) == [slice(0, 1), slice(1, 2)]
+    assert list(row_tiles(70, 10, 330)) == [slice(0, 32), slice(32, 64), slice(64, 70)]
+    assert list(row_tiles(17, 100, 30)) == [slice(0, 16), slice(16, 17)]
 
 
 @dataclass(frozen=True, eq=False)

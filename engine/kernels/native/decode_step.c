@@ -1,0 +1,158 @@
+#include "decode_step.h"
+
+#include <string.h>
+
+#include "ops.h"
+
+#define AT(type, address) ((type)(uintptr_t)(address))
+
+static const char no_memory[] = "there is no memory for it";
+
+/* Where the numbers of a step lie in its scratch memory. */
+typedef struct {
+    float *query, *attended;          /* [n, heads, dim] */
+    float *key, *value;               /* [n, kv_heads, dim] */
+    float *normed, *delta;            /* [n, hidden] */
+    float *gate, *up;                 /* [n, inner] */
+} Scratch;
+
+/* Room for `count` numbers, of `*used` so far; NULL where it is only counted. */
+static float *take(float *memory, int64_t *used, int64_t count) {
+    float *taken = memory == NULL ? NULL : memory + *used;
+    *used += (count + 15) / 16 * 16;
+    return taken;
+}
+
+/* Returns how many numbers there are. */
+static int64_t lay_out(const ModelWords *m, int64_t n, float *memory, Scratch *s) {
+    int64_t used = 0;
+    s->query = take(memory, &used, n * m->heads * m->dim);
+    s->attended = take(memory, &used, n * m->heads * m->dim);
+    s->key = take(memory, &used, n * m->kv_heads * m->dim);
+    s->value = take(memory, &used, n * m->kv_heads * m->dim);
+    s->normed = take(memory, &used, n * m->hidden);
+    s->delta = take(memory, &used, n * m->hidden);
+    s->gate = take(memory, &used, n * m->inner);
+    s->up = take(memory, &used, n * m->inner);
+    return used;
+}
+
+int64_t decode_scratch_bytes(const ModelWords *model, int64_t n) {
+    Scratch scratch;
+    return lay_out(model, n, NULL, &scratch) * (int64_t)sizeof(float);
+}
+
+typedef struct {
+    const KernelTable *kernels;
+    const ModelWords *model;
+    const StepWords *step;
+    float eps, scale;
+    Scratch scratch;
+} Run;
+
+static Matrix matrix_of(const MatrixWords *words, float *out) {
+    return (Matrix){.format = words->format, .tiled = words->tiled != 0, .data = AT(const uint8_t *, words->data),
+                    .row_bytes = words->row_bytes, .rows = words->rows, .bias = AT(const float *, words->bias), .out = out};
+}
+
+static void norm(const Run *run, const float *x, int64_t weight, float *residual, float *out, int64_t rows, int64_t d) {
+    const Norm arguments = {.x = x, .weight = AT(const float *, weight), .residual = residual, .out = out, .d = d,
+                            .eps = run->eps};
+    op_rms_norm(run->kernels, &arguments, rows);
+}
+
+static Attention attention_of(const Run *run) {
+    const StepWords *step = run->step;
+    const ModelWords *m = run->model;
+    return (Attention){
+        .q = run->scratch.query, .cos = AT(const float *, m->cos), .sin = AT(const float *, m->sin),
+        .angles = m->angles, .scale = run->scale, .n = step->n, .heads = m->heads,
+        .state = {AT(float *, step->highest), AT(float *, step->total), AT(float *, step->values)}};
+}
+
+static const char *project(const Run *run, const LayerWords *layer, int64_t number) {
+    const StepWords *step = run->step;
+    const ModelWords *m = run->model;
+    const Scratch *s = &run->scratch;
+    const int64_t n = step->n;
+    if (number == 0) norm(run, AT(const float *, step->residual), layer->attention_norm, NULL, s->normed, n, m->hidden);
+    else norm(run, s->delta, layer->attention_norm, AT(float *, step->residual), s->normed, n, m->hidden);
+    const Matrix matrices[] = {matrix_of(&layer->query, s->query), matrix_of(&layer->key, s->key),
+                               matrix_of(&layer->value, s->value)};
+    if (!op_linear(run->kernels, matrices, 3, s->normed, n, m->hidden)) return no_memory;
+    if (layer->query_norm) norm(run, s->query, layer->query_norm, NULL, s->query, n * m->heads, m->dim);
+    if (layer->key_norm) norm(run, s->key, layer->key_norm, NULL, s->key, n * m->kv_heads, m->dim);
+    const KvWrite write = {
+        .slab = {AT(void *, step->tails), step->tails_bf16 != 0, step->tails_in_slab, m->kv_heads, step->page_size,
+                 m->dim},
+        .slots = AT(const int32_t *, step->tail_slots) + number * n, .offsets = AT(const int32_t *, step->offsets),
+        .k = s->key, .v = s->value, .cos = AT(const float *, m->cos), .sin = AT(const float *, m->sin)};
+    const char *problem = find_write_problem(&write, n);
+    if (problem == NULL) op_write_kv(run->kernels, &write, n);
+    return problem;
+}
+
+static const char *attend(const Run *run, int64_t number) {
+    const StepWords *step = run->step;
+    Attention a = attention_of(run);
+    memcpy(&a.pages.layout, AT(const void *, step->layout), sizeof a.pages.layout);
+    a.pages.data = AT(uint8_t *, step->slab);
+    a.pages.slots = step->slots_in_slab;
+    a.slots = AT(const int32_t *, step->slots) + number * step->n * step->most_pages;
+    a.distances = AT(const int32_t *, step->distances);
+    a.num_pages = AT(const int32_t *, step->counts);
+    a.max_pages = step->most_pages;
+    a.fresh = true;
+    const char *problem = find_pages_problem(&a);
+    if (problem == NULL && !op_attend_pages(run->kernels, &a)) problem = no_memory;
+    return problem;
+}
+
+static const char *finish_layer(const Run *run, const LayerWords *layer, int64_t number) {
+    const StepWords *step = run->step;
+    const ModelWords *m = run->model;
+    const Scratch *s = &run->scratch;
+    const int64_t n = step->n;
+    Attention a = attention_of(run);
+    memcpy(&a.pages.layout, AT(const void *, step->tail_layout), sizeof a.pages.layout);
+    a.pages.data = AT(uint8_t *, step->tails);
+    a.pages.slots = step->tails_in_slab;
+    a.slots = AT(const int32_t *, step->tail_slots) + number * n;
+    a.tail_tokens = AT(const int32_t *, step->tail_tokens);
+    a.hadamard_size = step->hadamard_size;
+    a.out = s->attended;
+    const char *problem = find_tail_problem(&a);
+    if (problem != NULL) return problem;
+    op_attend_tail(run->kernels, &a);
+    const Matrix output = matrix_of(&layer->output, s->delta);
+    if (!op_linear(run->kernels, &output, 1, s->attended, n, m->heads * m->dim)) return no_memory;
+    norm(run, s->delta, layer->mlp_norm, AT(float *, step->residual), s->normed, n, m->hidden);
+    const Matrix wide[] = {matrix_of(&layer->gate, s->gate), matrix_of(&layer->up, s->up)};
+    if (!op_linear(run->kernels, wide, 2, s->normed, n, m->hidden)) return no_memory;
+    const Gated gated = {.gate = s->gate, .up = s->up, .out = s->gate};
+    op_silu_mul(run->kernels, &gated, n * m->inner);
+    const Matrix down = matrix_of(&layer->down, s->delta);
+    if (!op_linear(run->kernels, &down, 1, s->gate, n, m->inner)) return no_memory;
+    if (number + 1 == m->num_layers) {
+        float *residual = AT(float *, step->residual);
+        for (int64_t i = 0; i < n * m->hidden; i++) residual[i] += s->delta[i];
+    }
+    return NULL;
+}
+
+const char *op_decode_step(const KernelTable *kernels, const ModelWords *model, const StepWords *step, float eps,
+                           float scale, int64_t first, int64_t last) {
+    Run run = {kernels, model, step, eps, scale, {0}};
+    lay_out(model, step->n, AT(float *, step->scratch), &run.scratch);
+    const char *problem = NULL;
+    for (int64_t stage = first; stage < last && problem == NULL; stage++) {
+        const int64_t number = stage / STAGES;
+        const LayerWords *layer = AT(const LayerWords *, model->layers) + number;
+        switch (stage % STAGES) {
+        case 0: problem = project(&run, layer, number); break;
+        case 1: problem = attend(&run, number); break;
+        default: problem = finish_layer(&run, layer, number);
+        }
+    }
+    return problem;
+}

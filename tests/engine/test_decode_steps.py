@@ -1,0 +1,76 @@
+"""Decode steps in C are those of the decoder, to the bit: dense and sparse, several sequences, every kind of layer."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from octavo.engine.config import AttentionConfig, EngineConfig, GenerationPolicy
+from octavo.engine.engine import Engine, load
+from octavo.engine.kernels.dispatch import load_kernels
+
+CONFIG = EngineConfig(page_size=8, prefill_chunk=32, context=256, max_sequences=4)
+SPARSE = AttentionConfig(dense_limit=64, window=32, floor=16, cap=32)
+
+
+def hidden_states(engine: Engine, lengths: tuple[int, ...]) -> list[Tensor]:
+    """Of every decode step, while prompts of these lengths are answered together."""
+    generator = torch.Generator().manual_seed(0)
+    policy = GenerationPolicy(temperature=0.0, max_tokens=20)
+    found: list[Tensor] = []
+    decode = engine._runner.decode
+
+    def listen(*arguments: Any) -> Tensor:
+        hidden = decode(*arguments)
+        found.append(hidden.clone())
+        return hidden
+
+    engine._runner.decode = listen  # type: ignore[method-assign]
+    for length in lengths:
+        engine.submit(torch.randint(320, (length,), generator=generator).tolist(), policy)
+    while not engine.is_idle:
+        engine.step()
+    return found
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
+@pytest.mark.parametrize(
+    "config",
+    [
+        CONFIG,
+        replace(CONFIG, kv_codec="k8v4"),
+        replace(CONFIG, kv_codec="k4v4", attention=SPARSE),
+        replace(CONFIG, compute_dtype="float32"),
+    ],
+    ids=["bf16", "k8v4", "sparse", "float32"],
+)
+def test_steps_are_the_decoders(make_hf_folder: Callable[..., Path], family: str, config: EngineConfig) -> None:
+    folder = make_hf_folder(family)
+    engine, plain = load(folder, config), load(folder, config)
+    assert engine._runner._steps is not None
+    plain._runner._steps = None
+    got, expected = hidden_states(engine, (5, 60, 61, 150)), hidden_states(plain, (5, 60, 61, 150))
+    assert len(got) == len(expected)
+    assert all(torch.equal(one, other) for one, other in zip(got, expected, strict=True))
+
+
+def test_other_kernels_decode_without(make_hf_folder: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("octavo.engine.engine.load_kernels", lambda device: load_kernels(device, "torch"))
+    assert load(make_hf_folder("llama"), CONFIG)._runner._steps is None
+
+
+def test_a_slot_that_is_not_there(make_hf_folder: Callable[..., Path]) -> None:
+    """The C code reads what tensors say; what they say is checked."""
+    engine = load(make_hf_folder("llama"), CONFIG)
+    request = engine.submit([1, 2, 3, 4, 5, 6, 7, 8, 9, 10], GenerationPolicy(max_tokens=4))
+    engine.step()
+    (sequence,) = engine.sequences
+    assert sequence.request_id == request
+    pages = sequence.running_pages
+    pages.tail = 1000
+    with pytest.raises(ValueError, match="slot"):
+        engine._runner.decode([1], [10], [pages])
