@@ -17,6 +17,7 @@ Mode = Literal["search", "read"]
 REFUSAL = "The documents do not answer this."
 NOT_BORNE_OUT = "The model found no answer that the documents bear out."
 _NEAREST = 3
+_FEWEST_LETTERS = 20  # of a passage that is worth showing: a page's number by itself is not
 _STORED_ROWS = 40
 
 
@@ -82,7 +83,11 @@ class DocumentAnswer:
 
     def _nearest(self) -> list[dict[str, Any]]:
         """The best candidates, whether or not they were good enough to be sources."""
-        different = [candidate for candidate in self.retrieval.candidates if candidate.duplicate_of is None]
+        different = [
+            candidate
+            for candidate in self.retrieval.candidates
+            if candidate.duplicate_of is None and sum(map(str.isalnum, candidate.chunk.text)) >= _FEWEST_LETTERS
+        ]
         return [_place(candidate) for candidate in different[:_NEAREST]]
 
 

@@ -104,7 +104,7 @@ class Attempt:
         return parts_read(answer.pages, self._prompt_ids, whole, self._assistant.tokenizer, checked.citations)
 
     def _check(self, answer: Answer) -> Checked:
-        return check(answer.text, self._task.sources, self._entailment)
+        return check(answer.text, self._task.sources, self._entailment, together=self._task.is_overview)
 
     def _encoded(self, messages: Sequence[Message]) -> list[int]:
         return self._assistant.tokenizer.encode_chat(list(messages))

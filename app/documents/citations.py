@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from octavo.app.documents.question import covered, terms_of
@@ -18,6 +18,7 @@ _ID = re.compile(r"C\d+")
 _NUMBER = re.compile(r"\d+(?:[.,:/\-]\d+)*")
 _NAME = re.compile(r"(?<=[\w,;:)] )[A-ZÄÖÜ][\w’'-]+")
 _ENOUGH = 0.5  # share of a sentence's words that its chunk has to hold
+_FEW = 3  # sources that may bear a sentence of a summary out together
 _NAMES = 0.6  # share of capitalised words, where every noun is written so
 _NEGATION = re.compile(
     r"\b(?:not|no)\b(?!\.| only| later| more| less| fewer)|\b(?:cannot|never|nicht|kein\w*|nie|niemals)\b|n['’]t\b",
@@ -68,11 +69,14 @@ class Checked:
         return self.num_sentences - len(self.unsupported)
 
 
-def check(answer: str, sources: Sequence[Source], entailment: Entailment | None = None) -> Checked:
+def check(
+    answer: str, sources: Sequence[Source], entailment: Entailment | None = None, *, together: bool = False
+) -> Checked:
     """Check each sentence of an answer against the sources it cites.
 
     Ids that do not exist are taken out of the text. A sentence without an id gets the source that bears it out, if
-    there is one. Sentences that no source bears out are marked in the text.
+    there is one; with `together`, as in a summary, a few sources may bear it out that do not by themselves. Sentences
+    that no source bears out are marked in the text.
     """
     known = {source.id: source for source in sources}
     pieces: list[str] = []
@@ -90,7 +94,7 @@ def check(answer: str, sources: Sequence[Source], entailment: Entailment | None 
             continue
         bearing = [source for source in cited or sources if supports(source, statement, entailment)]
         if not cited:
-            bearing = bearing[:1]
+            bearing = bearing[:1] or (_together(sources, statement, entailment) if together else [])
         made = [_citation(source, statement, source in bearing, bool(cited)) for source in cited or bearing]
         citations += made
         if not bearing:
@@ -116,6 +120,24 @@ def supports(source: Source, statement: str, entailment: Entailment | None = Non
     if _is_denied(source, statement, terms):
         return False
     return entailment is None or entailment.entails(source.text, statement)
+
+
+def _together(sources: Sequence[Source], statement: str, entailment: Entailment | None) -> list[Source]:
+    """Few sources that bear a statement out as if they were one; empty if they do not."""
+    left = terms_of(statement)
+    chosen: list[Source] = []
+    while left and len(chosen) < _FEW:
+        held = {source.id: covered(left, [source.text]) for source in sources if source not in chosen}
+        best = max(sources, key=lambda source: len(held.get(source.id, ())))
+        if not held.get(best.id):
+            break
+        chosen.append(best)
+        left = [term for term in left if term not in held[best.id]]
+    if len(chosen) < 2:
+        return []
+    headings = tuple(heading for source in chosen for heading in source.headings)
+    one = replace(chosen[0], text="\n\n".join(source.text for source in chosen), headings=headings)
+    return chosen if supports(one, statement, entailment) else []
 
 
 def _is_denied(source: Source, statement: str, terms: Sequence[str]) -> bool:

@@ -98,3 +98,20 @@ def test_a_document_cannot_leave_its_fence_or_pose_as_another_source() -> None:
     assert "[C2]" not in shown
     assert "\u200b" not in shown
     assert prompt.frame("{name} {question}?").count("{name} {question}?") == 1
+
+
+def test_a_sentence_of_a_summary_may_be_borne_out_by_several_sources_together() -> None:
+    sources = [
+        source("C1", "The old mill house comes with a large garden and a workshop with tools."),
+        source("C2", "Herons eat fish.", start=60),
+        source("C3", "The rent is 1,250 euros a month, due on the third working day.", start=90),
+    ]
+    both = "It covers the garden of the old mill house, the workshop and its tools, a rent and 1,250 euros a month."
+    assert check(both, sources).num_supported == 0
+    checked = check(both, sources, together=True)
+    assert [citation.id for citation in checked.citations] == ["C1", "C3"]
+    assert all(citation.supported for citation in checked.citations)
+    assert check(both.replace("1,250", "1,350"), sources, together=True).num_supported == 0
+    assert check("The ships left the harbour with cargo.", sources, together=True).num_supported == 0
+    alone = check("Herons eat fish.", sources, together=True)
+    assert [citation.id for citation in alone.citations] == ["C2"]
