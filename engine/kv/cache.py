@@ -66,6 +66,7 @@ class KvCache:
         self.device_pages = device_pool.num_slots // spec.num_layers
         lowest = self._space.max_pages if writes and self._space is not None else rows
         self.num_pages = max(self.device_pages, lowest)
+        self.kept_near: frozenset[str] = frozenset()  # owners that are pinned besides those in the store
 
     @property
     def pool(self) -> DevicePool:
@@ -98,6 +99,7 @@ class KvCache:
 
     def open(self, token_ids: Sequence[int], owner: str) -> SequencePages:
         """Start a sequence on the pages its prefix already has. The last token is always left to compute."""
+        self._pin()
         pages = SequencePages(owner, self._free_tails.pop())
         self.extend(pages, token_ids)
         return pages
@@ -172,6 +174,7 @@ class KvCache:
             record = self.table.record_of(page)
             assert record is not None
             record.owners.discard(owner)
+            self.tiers.owners_changed([page])
             if not record.owners:
                 self.tiers.discard(page)
         return self._store.forget(owner) if self._store is not None else 0
@@ -179,8 +182,9 @@ class KvCache:
     def rest(self, owners: Collection[str]) -> int:
         """Give up the device's copies of pages that nobody but `owners` owns; returns the bytes that became free there.
 
-        Pages of open sequences stay, and so do those that no tier below has.
+        Pages of open sequences stay, and so do those that no tier below has, and pinned ones.
         """
+        self._pin()
         self.tiers.collect()
         resting: list[PageId] = []
         for page in self.table.stalest():
@@ -208,6 +212,10 @@ class KvCache:
         dtype = torch.float32 if config.kv_codec == "f32" else torch.bfloat16
         slots, stream = num_slots(spec, config, self.layout, dtype.itemsize, has_lower_tier=has_lower_tier)
         return DevicePool(self.layout, spec.num_layers, slots, stream, config.max_sequences, dtype, device)
+
+    def _pin(self) -> None:
+        """Take note of who is pinned: that may have changed at any time."""
+        self.tiers.pin(self.kept_near | (self._store.pinned() if self._store is not None else frozenset()))
 
     def _follow(self, pages: SequencePages) -> None:
         """Keep the sections of a sequence's pages up to date."""
@@ -275,6 +283,7 @@ class KvCache:
             if record is None or owner in record.owners:
                 continue
             record.owners.add(owner)
+            self.tiers.owners_changed([page])
             if record.stored is not None:
                 stored.append(record.identity)
         if stored and self._space is not None:

@@ -19,20 +19,23 @@ class DeviceTier:
 
     A slot is clean: whatever lies in it also lies in a host row or in the store, so that evicting is forgetting a
     number. Only a page that is being filled, or that no tier below could take, is on the device alone; that one stays
-    until nobody references it. TwoFactor chooses the victims, layer by layer.
+    until nobody references it. TwoFactor chooses the victims, layer by layer; pinned pages give way when no others can.
     """
 
     def __init__(self, residency: Residency) -> None:
         self._residency = residency
         self._pool = residency.device
 
-    def make_room(self, count: int) -> int:
-        """Evict until `count` slots are free, or nothing more can go; returns how many of them are."""
+    def make_room(self, count: int, *, for_reading: bool = False) -> int:
+        """Evict until `count` slots are free, or nothing more can go; returns how many of them are.
+
+        What need not stay, because it can be read where it passes through, pushes out no pinned page: `for_reading`.
+        """
         residency = self._residency
         if count > self._pool.num_free:
-            self._evict(count - self._pool.num_free)
+            self._evict(count - self._pool.num_free, pinned_too=not for_reading)
         if count > self._pool.num_free and (not residency.host.num_rows or residency.counters.not_written):
-            self._drop_cached(count)
+            self._drop_cached(count, pinned_too=not for_reading)
         return min(count, self._pool.num_free)
 
     def place_whole(self, pages: Ids) -> None:
@@ -86,8 +89,9 @@ class DeviceTier:
             self._pool.write(slots[placed], encoded[torch.from_numpy(placed)])
 
     def give_up(self, pages: Ids) -> int:
-        """Forget those of unreferenced pages that lie somewhere below, too; returns the slots that became free."""
+        """Forget those of unreferenced pages that lie below, too, and are not pinned; how many slots became free."""
         residency, pool, before = self._residency, self._pool, self._pool.num_free
+        pages, _ = residency.last_pinned(pages)
         pages = pages[residency.has_row(pages) | residency.stored[pages]]
         keys = pool.resident_keys(pages)
         if keys.size:
@@ -95,22 +99,24 @@ class DeviceTier:
             residency.released(map(int, pool.vacate(pool.slots_of_keys(keys))))
         return pool.num_free - before
 
-    def _evict(self, count: int) -> None:
+    def _evict(self, count: int, *, pinned_too: bool) -> None:
         """Forget up to `count` layers of pages that lie somewhere below, too."""
         residency, pool = self._residency, self._pool
         pages = np.flatnonzero((pool.num_resident > 0) & ~residency.in_step)
         pages = pages[residency.has_row(pages) | residency.stored[pages]]
-        keys = pool.resident_keys(pages)
-        if keys.size:
-            victims = residency.slot_policy.victims(keys, min(count, len(keys)))
-            residency.counters.evicted_from_device += len(victims)
-            residency.released(map(int, pool.vacate(pool.slots_of_keys(victims))))
+        for candidates in residency.last_pinned(pages)[: 2 if pinned_too else 1]:
+            keys = pool.resident_keys(candidates)
+            if count > 0 and keys.size:
+                victims = residency.slot_policy.victims(keys, min(count, len(keys)))
+                residency.counters.evicted_from_device += len(victims)
+                residency.released(map(int, pool.vacate(pool.slots_of_keys(victims))))
+                count -= len(victims)
 
-    def _drop_cached(self, count: int) -> None:
+    def _drop_cached(self, count: int, *, pinned_too: bool) -> None:
         """Give up pages that may be nowhere else and that nobody references, the stalest first."""
         residency = self._residency
-        for page in list(residency.table.stalest()):
-            if self._pool.num_free >= count:
+        for page in list(residency.stalest()):
+            if self._pool.num_free >= count or (residency.pinned[page] and not pinned_too):
                 return
             if residency.in_step[page] or page in residency.being_written or not self._pool.num_resident[page]:
                 continue

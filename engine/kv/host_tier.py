@@ -20,8 +20,8 @@ class HostTier:
 
     A page is encoded into its row, and once it is complete the writer's thread takes its bytes from there to `space`.
     Until that is done the row stays where it is; all bookkeeping is the engine's thread's. `space` is None where
-    nothing is written down. TwoFactor chooses among the pages that are kept below. Without `keeps` rows are only the
-    write buffer, and nothing is read back into them.
+    nothing is written down. TwoFactor chooses among the pages that are kept below; of each kind of candidate the pinned
+    ones give way last. Without `keeps` rows are only the write buffer, and nothing is read back into them.
     """
 
     def __init__(self, residency: Residency, space: PageSpace | None, *, keeps: bool) -> None:
@@ -41,8 +41,12 @@ class HostTier:
                 self._pool.place(page, RowState.FILLING)
 
     def spare_row(self, page: PageId) -> Tensor | None:
-        """A row to read a page back into, uint8 `[num_records, slot_bytes]`, if nothing in this step needs them all."""
-        if not self._keeps or not (self._pool.num_free or self._evict_spare()):
+        """A row to read a page back into, uint8 `[num_records, slot_bytes]`.
+
+        None if this step needs them all, or if the others are pinned and the page is not.
+        """
+        pinned_too = bool(self._residency.pinned[page])
+        if not self._keeps or not (self._pool.num_free or self._evict_spare(pinned_too=pinned_too)):
             return None
         return self._pool.slab[self._pool.place(page, RowState.FILLING)]
 
@@ -81,15 +85,17 @@ class HostTier:
         """Give up one row, the cheapest kind first; False if there is none."""
         return self._evict_spare() or self._evict_one_of(self._kept_below()) or self._drop_cached()
 
-    def _evict_spare(self) -> bool:
+    def _evict_spare(self, *, pinned_too: bool = True) -> bool:
         """Give up the row of a page that this step does not read, and that is kept below."""
         pages = self._kept_below()
-        return self._evict_one_of(pages[~self._residency.in_step[pages]])
+        return self._evict_one_of(pages[~self._residency.in_step[pages]], pinned_too=pinned_too)
 
-    def _evict_one_of(self, pages: Ids) -> bool:
-        if not pages.size:
+    def _evict_one_of(self, pages: Ids, *, pinned_too: bool = True) -> bool:
+        others, pinned = self._residency.last_pinned(pages)
+        candidates = pinned if pinned_too and not others.size else others
+        if not candidates.size:
             return False
-        victim = int(self._residency.page_policy.victims(pages, 1)[0])
+        victim = int(self._residency.page_policy.victims(candidates, 1)[0])
         self._pool.vacate(victim)
         self._residency.released([victim])
         self._residency.counters.evicted_from_host += 1
@@ -98,7 +104,7 @@ class HostTier:
     def _drop_cached(self) -> bool:
         """Give up the stalest page that nobody references, though it may be nowhere else."""
         residency = self._residency
-        for page in residency.table.stalest():
+        for page in residency.stalest():
             has_row = self._pool.rows[page] != NOWHERE
             if has_row and page not in residency.being_written and not residency.in_step[page]:
                 residency.discard(page)

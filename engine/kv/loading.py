@@ -129,7 +129,7 @@ class Loader:
             in_step = self._residency.in_step
             before = in_step[pages]
             in_step[pages] = True  # one of them must not push out another
-            staying = missing[: self._device.make_room(len(missing))]
+            staying = missing[: self._device.make_room(len(missing), for_reading=True)]
             in_step[pages] = before  # another sequence may read one of them always
             if staying.size:
                 with self._device.filling(np.full(len(staying), layer), staying) as slots:

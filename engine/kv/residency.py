@@ -5,7 +5,7 @@ Only the engine's thread reads or writes any of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,6 +39,7 @@ class Residency:
 
     `in_step` bool `[capacity]` are pages that a running step certainly reads, or fills: they stay where they are. Pages
     that a layer selects are among them only while they are brought up; then what they are worth decides.
+    `pinned` bool `[capacity]` are pages of owners that are pinned: of candidates to give way they are the last.
     `stored` bool `[capacity]` are pages that the store has. `being_written` are pages whose rows the writer reads
     from; such a page is complete, is on no disk yet, and is not discarded before the writer is done with it.
     What is known of reads outlives the places: `slot_policy` of layers of pages by `DevicePool.key`, `page_policy`
@@ -51,12 +52,14 @@ class Residency:
         self.host = host
         self.bounds = bounds
         self.in_step = np.zeros(0, dtype=np.bool_)
+        self.pinned = np.zeros(0, dtype=np.bool_)
         self.stored = np.zeros(0, dtype=np.bool_)
         self.being_written: set[PageId] = set()
         self.slot_policy = TwoFactor(64 * device.num_layers)
         self.page_policy = TwoFactor(64)
         self.counters = TierCounters()
         self.problems: list[str] = []  # sentences about the store that nobody was told yet
+        self._pinned_owners: frozenset[str] = frozenset()
         self._told: set[str] = set()
         self._read_last = np.zeros(0, dtype=np.int64)
 
@@ -70,9 +73,35 @@ class Residency:
         if self.bounds is not None:
             self.bounds.resize(capacity)
         self.in_step = grown(self.in_step, capacity, False)
+        self.pinned = grown(self.pinned, capacity, False)
         self.stored = grown(self.stored, capacity, False)
         self.page_policy.resize(len(self.in_step))
         self.slot_policy.resize(len(self.in_step) * self.device.num_layers)
+
+    def pin(self, owners: frozenset[str]) -> None:
+        """From now on the pages of `owners`, those to come too, are pinned, and no others."""
+        if owners != self._pinned_owners:
+            self._pinned_owners = owners
+            self.pinned[:] = False
+            self.owners_changed([page for owner in owners for page in self.table.owned_by(owner)])
+
+    def owners_changed(self, pages: Iterable[PageId]) -> None:
+        """Complete pages of record gained owners, or lost some."""
+        for page in pages:
+            record = self.table.record_of(page)
+            self.pinned[page] = record is not None and not record.owners.isdisjoint(self._pinned_owners)
+
+    def last_pinned(self, pages: Ids) -> tuple[Ids, Ids]:
+        """Candidates to give way: those that are not pinned, and those that are."""
+        is_pinned = self.pinned[pages]
+        return pages[~is_pinned], pages[is_pinned]
+
+    def stalest(self) -> Iterator[PageId]:
+        """Cached pages as `PageTable.stalest` has them, the pinned ones last."""
+        for pinned in (False, True):
+            for page in self.table.stalest():
+                if self.pinned[page] == pinned:
+                    yield page
 
     def begin_step(self, pages: Ids) -> None:
         """A step reads `pages`, in every layer."""
@@ -112,7 +141,7 @@ class Residency:
             self._read_last = self._read_last[:0]  # an id of it may soon be another page's
             self.device.vacate_page(page)
             self.host.vacate(page)
-            self.stored[page] = False
+            self.stored[page] = self.pinned[page] = False
             self.page_policy.forget(np.array([page]))
             self.slot_policy.forget(self.device.key(np.arange(self.device.num_layers), np.array([page])))
 

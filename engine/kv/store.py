@@ -75,5 +75,8 @@ class PageStore(Protocol):
     def writable(self) -> bool:
         """False where another process writes, or the folder cannot be written to."""
 
+    def pinned(self) -> frozenset[str]:
+        """Owners whose pages are not given up for others'. Any thread may change that at any time."""
+
     def forget(self, owner: str) -> int:
         """Drop what only `owner` owns; the bytes that this freed."""

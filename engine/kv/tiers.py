@@ -121,6 +121,14 @@ class Tiers:
         self._residency.stored[list(pages)] = True
         return self._loader.restore_bounds(pages)
 
+    def pin(self, owners: frozenset[str]) -> None:
+        """From now on the pages of `owners`, those to come too, are the last to give way on the device and in RAM."""
+        self._residency.pin(owners)
+
+    def owners_changed(self, pages: Iterable[PageId]) -> None:
+        """Complete pages of record gained owners, or lost some."""
+        self._residency.owners_changed(pages)
+
     # What may be asked of pages
 
     def places(self, pages: Ids) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
@@ -154,7 +162,10 @@ class Tiers:
         self._residency.released(pages)
 
     def give_up(self, pages: Ids) -> int:
-        """Forget the device's copies of unreferenced pages that lie below, too; returns the slots that became free."""
+        """Forget the device's copies of unreferenced pages that lie below, too, and are not pinned.
+
+        Returns the slots that became free.
+        """
         return self._slots.give_up(pages)
 
     def discard(self, page: PageId) -> None:

@@ -115,6 +115,13 @@ class Store:
         """
         self._session.changing(lambda core: _pin(core, owner, pinned), settled=False)
 
+    def pinned(self) -> frozenset[str]:
+        """Owners whose pages are pinned; none if the index cannot be read."""
+        try:
+            return frozenset(self._session.core.index.pinned())
+        except sqlite3.Error:
+            return frozenset()
+
     def compact(self) -> int:
         """Move pages together and remove the segments that become empty; returns the bytes freed.
 
@@ -196,6 +203,8 @@ class Store:
     def owners(self) -> list[OwnerUse]:
         """Everyone who has pages, the largest first. Raises PageStoreError if the index cannot be read."""
         core = self._session.core
+        if self.writable:
+            self._session.changing(lambda _: None)  # what is under way may give pages to somebody
         try:
             sizes = {number: shape.page_bytes for number, (_, shape) in core.index.spaces().items()}
             rows = core.index.look(_PAGES_OF_OWNERS)

@@ -37,6 +37,7 @@ class MemoryStore:
 
     kept: dict[bytes, Kept] = field(default_factory=dict)
     owners: dict[bytes, set[str]] = field(default_factory=dict)
+    pins: set[str] = field(default_factory=set)
     writable: bool = True
     max_pages: int = 10_000
     num_writes: int = 0
@@ -89,6 +90,9 @@ class MemoryStore:
     def add_owner(self, identities: Sequence[bytes], owner: str) -> None:
         for identity in identities:
             self.owners.setdefault(identity, set()).add(owner)
+
+    def pinned(self) -> frozenset[str]:
+        return frozenset(self.pins)
 
     def drop(self, identities: Sequence[bytes]) -> None:
         for identity in identities:
