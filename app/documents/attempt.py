@@ -91,10 +91,15 @@ class Attempt:
 
     @property
     def is_borne_out(self) -> bool:
-        """False for an answer that ended and of which nothing is borne out; what was cut off says something anyway."""
+        """False for an answer that ended and of which nothing is borne out.
+
+        What was cut off says something anyway, and so does a summary in words of its own, marked as not borne out.
+        """
         assert self.answer is not None, "it ran"
         assert self.checked is not None, "it ran"
-        return self.answer.finish_reason not in ("stop", "length") or self.checked.num_supported > 0
+        if self.answer.finish_reason not in ("stop", "length"):
+            return True
+        return (self.checked.num_sentences if self._task.is_overview else self.checked.num_supported) > 0
 
     def parts(self) -> tuple[ReadPart, ...] | None:
         """What the attention selected of a document that was read whole."""

@@ -70,6 +70,11 @@ class ConversationList(OptionList):
         """Those listed so far, newest first."""
         return list(self._listed.values())
 
+    def on_focus(self) -> None:
+        """Enter opens something at once."""
+        if self.highlighted is None:
+            self.action_first()
+
     def start(self, page: Iterable[Conversation]) -> None:
         """List from the beginning; the highlighted conversation stays highlighted if it is still there."""
         marked = self.highlighted_id

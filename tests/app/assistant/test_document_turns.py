@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from octavo.app.assistant.assistant import Assistant
-from octavo.app.assistant.chat import AnswerDone, AnswerStarted, AnswerText, Chat
+from octavo.app.assistant.chat import AnswerDone, AnswerRetrying, AnswerStarted, AnswerText, Chat
 from octavo.app.documents.index import Indexer
 from octavo.app.documents.parse import Reader
 from octavo.app.documents.shelf import Shelf
@@ -213,3 +213,28 @@ def test_turns_that_do_not_fit_beside_the_document_leave_and_are_listed(
     assert record["left_out"][0]["messages"] >= 2
     assert record["window"]["prompt_tokens"] == len(engine.prompts[-1]) <= 1_500
     assert prompt(engine).index("The garden has 4 trees.") < prompt(engine).index("How high")
+
+
+def test_a_summary_in_its_own_words_is_marked_and_not_refused(
+    chat: Chat, conversation_id: str, engine: Any, conversations: Conversations
+) -> None:
+    engine.answer = "A landlord lets something to somebody."
+    events = list(chat.turn(conversation_id, "Summarise this document."))
+    assert any(isinstance(event, AnswerRetrying) and "1 sentence not borne out" in event.why for event in events)
+    message = conversations.path(conversation_id)[-1]
+    assert message.text == f"{engine.answer} [unsupported]"
+    record = message.record["documents"]
+    assert (record["refused"], record["unsupported"], message.record["unchecked"]) == (False, [engine.answer], False)
+    assert "three to five" in prompt(engine, 0)
+
+
+def test_a_draft_is_unchecked_until_it_is_checked(
+    chat: Chat, conversation_id: str, engine: Any, conversations: Conversations
+) -> None:
+    engine.answer = RENT
+    started = next(e for e in chat.turn(conversation_id, "How high is the rent?") if isinstance(e, AnswerStarted))
+    assert started.message.record["unchecked"] is True
+    left = conversations.path(conversation_id)[-1]
+    assert (left.status, left.record["unchecked"]) == ("cancelled", True)  # nobody took what followed
+    done = ask(chat, conversation_id, "How high is the rent?")
+    assert done.message.record["unchecked"] is False

@@ -36,6 +36,13 @@ async def test_pages_come_as_one_scrolls(start):
 
 
 @pytest.mark.usefixtures("many")
+async def test_enter_opens_the_newest_at_once(start):
+    async with start(size=(80, 24)) as run:
+        await run.pilot.press("ctrl+b", "enter")
+        await run.wait(lambda: run.screen.top.title_text == "Conversation 119", "the conversation")
+
+
+@pytest.mark.usefixtures("many")
 async def test_search_finds_titles_and_messages(start):
     async with start() as run:
         await run.pilot.press("f3", *"zebra")
