@@ -53,23 +53,14 @@ class ModelFailed:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What the engine is doing and holds. Bytes; `tokens_used` of `tokens_limit` fill the context of the last answer.
-
-    `kv_used` of `kv_total` is what the device's pool holds, pages kept for reuse among them; `host_used` of
-    `host_total` is the same for the RAM below it. `tokens_per_s` is of the answer that runs, or ran last. Without a
-    model all but `process_rss` are 0.
+    """What the engine is doing. `tokens_used` of `tokens_limit` fill the context of the last answer; `tokens_per_s` is
+    of the answer that runs, or ran last. Without a model all are 0. What memory holds is in the Watch's snapshot.
     """
 
     busy: bool
-    weights: int
-    kv_used: int
-    kv_total: int
-    process_rss: int
     tokens_used: int
     tokens_limit: int
     tokens_per_s: float
-    host_used: int = 0
-    host_total: int = 0
 
 
 @dataclass(frozen=True, slots=True)

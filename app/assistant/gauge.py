@@ -1,4 +1,4 @@
-"""The figures of a running engine: how full the context is, how fast the answer comes, what the memory holds."""
+"""The figures of a running engine: how full the context is, and how fast the answer comes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from octavo.app.assistant.chat import AnswerDone, AnswerStarted, AnswerText
 from octavo.app.assistant.engine_events import EngineEvent, Status
-from octavo.app.assistant.forgetting import host_bytes
 
 if TYPE_CHECKING:
     from octavo.app.assistant.assistant import Assistant
@@ -44,21 +43,10 @@ class Gauge:
         return due
 
     def status(self, assistant: Assistant | None, *, busy: bool) -> Status:
-        """The figures as they are now; without a model those of the process alone."""
-        import psutil
-
-        engine = assistant.engine if assistant is not None else None
-        cache = engine.cache if engine is not None else None
-        host_used, host_total = host_bytes(cache) if cache is not None else (0, 0)
+        """The figures as they are now."""
         return Status(
             busy=busy,
-            weights=engine.weight_bytes if engine else 0,
-            kv_used=cache.used_bytes if cache else 0,
-            kv_total=cache.nbytes if cache else 0,
-            process_rss=psutil.Process().memory_info().rss,
             tokens_used=self._prompt_tokens + self._num_tokens,
-            tokens_limit=engine.max_context if engine else 0,
+            tokens_limit=assistant.engine.max_context if assistant is not None else 0,
             tokens_per_s=self._rate,
-            host_used=host_used,
-            host_total=host_total,
         )

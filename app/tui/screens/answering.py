@@ -237,14 +237,7 @@ class Answering(Managing):
             self.sidebar.list.set_current(conversation.id)
 
     def _figures(self, status: Status) -> None:
-        self.figures = status
-        self.status.change(
-            used=status.tokens_used,
-            limit=status.tokens_limit,
-            tokens_per_s=status.tokens_per_s,
-            kv_used=status.kv_used,
-            kv_total=status.kv_total,
-        )
+        self.status.change(used=status.tokens_used, limit=status.tokens_limit, tokens_per_s=status.tokens_per_s)
 
     def _model_failed(self, event: ModelFailed) -> None:
         self._break_off("No model")

@@ -21,8 +21,7 @@ from octavo.app.tui.widgets.transcript import Transcript
 from octavo.app.tui.widgets.waiting import WaitingMessages
 
 if TYPE_CHECKING:
-    from octavo.app.assistant.engine_events import Status
-    from octavo.app.assistant.reading import Reading
+    from octavo.app.assistant.reading import Context, Reading
     from octavo.app.tui.app import OctavoApp
     from octavo.app.tui.backend import Backend, OpenBackend
     from octavo.app.tui.gauge_feed import GaugeFeed
@@ -46,8 +45,8 @@ class ScreenBase(Screen[None]):
         self.editing_id: str | None = None
         self.new_system: str | None = None  # the system prompt for the conversation whose first message comes next
         self.budgets: tuple[str, ...] = ()  # of the model that is loaded, in sentences
-        self.figures: Status | None = None  # the engine's last
         self.reading: Reading | None = None  # the gauge's last
+        self._shown_with: tuple[Context, float]  # what the gauge showed beside it
         self.inspecting: InspectionScreen | None = None
         self._feed: GaugeFeed | None = None
         self._bars: list[GaugeBars] = []
@@ -85,7 +84,8 @@ class ScreenBase(Screen[None]):
     def also_show(self, bars: GaugeBars | None) -> None:
         """Show the gauge on another screen's bars, too; None is on this one's alone again."""
         self._bars = [*self._bars[:1], *([bars] if bars is not None else [])]
-        self.reading = None
+        if bars is not None and self.reading is not None:
+            bars.show(self.reading, *self._shown_with)
 
     def tick_gauge(self, line: StatusLine) -> None:
         """Read everything, and show it wherever there is a gauge, if it has changed."""
@@ -97,9 +97,9 @@ class ScreenBase(Screen[None]):
         context = Context(figures.used, figures.limit)
         reading = self._feed.read(self.backend.engine.watch.snapshot, context)
         if reading is not self.reading:
-            self.reading = reading
+            self.reading, self._shown_with = reading, (context, figures.tokens_per_s)
             for bars in self._bars:
-                bars.show(reading, context, figures.tokens_per_s)
+                bars.show(reading, *self._shown_with)
 
     @property
     def octavo(self) -> OctavoApp:

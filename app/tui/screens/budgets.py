@@ -11,21 +11,21 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from octavo.app.models.text import human_size
+from octavo.app.tui.gauge_text import against
 from octavo.app.tui.text import visible
 
 if TYPE_CHECKING:
-    from octavo.app.assistant.engine_events import Status
+    from octavo.app.assistant.reading import Reading
 
 
 class BudgetsScreen(ModalScreen[None]):
-    """`budgets` are the sentences that came with the model, `status` its figures as they were told last."""
+    """`budgets` are the sentences that came with the model, `reading` is the gauge's last."""
 
     BINDINGS: ClassVar[list[BindingType]] = [("escape,q", "dismiss", "Close")]
 
-    def __init__(self, model: str, budgets: Sequence[str], status: Status | None) -> None:
+    def __init__(self, model: str, budgets: Sequence[str], reading: Reading | None) -> None:
         super().__init__()
-        self._model, self._budgets, self._status = model, budgets, status
+        self._model, self._budgets, self._reading = model, budgets, reading
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -wide"):
@@ -33,8 +33,8 @@ class BudgetsScreen(ModalScreen[None]):
             with VerticalScroll(id="budgets"):
                 for sentence in self._budgets or ["No model is loaded yet; its budgets are made when it is."]:
                     yield Static(visible(sentence), classes="dialog-text", markup=False)
-                if self._status is not None and self._status.kv_total:
-                    yield Static(usage_text(self._status), markup=False)
+                if self._budgets and self._reading is not None:
+                    yield Static(usage_text(self._reading), markup=False)
             yield Static(
                 "[@click=screen.dismiss]Esc closes[/] · settings vram, ram and disk change it", classes="dialog-foot"
             )
@@ -43,10 +43,6 @@ class BudgetsScreen(ModalScreen[None]):
         self.query_one("#budgets").focus()
 
 
-def usage_text(status: Status) -> str:
-    """What is in use now, such as "In use now: 12.3 MB of the pool of 113 MB; ..."."""
-    parts = [f"{human_size(status.kv_used)} of the pool of {human_size(status.kv_total)}"]
-    if status.host_total:
-        parts.append(f"{human_size(status.host_used)} of the {human_size(status.host_total)} of RAM below it")
-    parts += [f"{human_size(status.weights)} of weights", f"{human_size(status.process_rss)} by the whole process"]
-    return f"In use now: {', '.join(parts)}."
+def usage_text(reading: Reading) -> str:
+    """What is in use now in the gauge's figures, such as "In use now: RAM 912M KV 126M/366M, NVMe 100M/64.0G."."""
+    return f"In use now: {', '.join(f'{bar.name} {against(bar)}' for bar in reading.bars)}."

@@ -182,10 +182,6 @@ class ChatScreen(Commanding):
     def _gauge_clicked(self) -> None:
         self.action_inspect()
 
-    @on(StatusLine.MemoryClicked)
-    def _memory_clicked(self) -> None:
-        self.action_budgets()
-
     @on(StatusLine.ModelClicked)
     def _model_clicked(self) -> None:
         self.action_models()

@@ -215,7 +215,7 @@ class Commanding(Documenting):
     def action_budgets(self) -> None:
         from octavo.app.tui.screens.budgets import BudgetsScreen
 
-        self.app.push_screen(BudgetsScreen(self.status.figures.model, self.budgets, self.figures))
+        self.app.push_screen(BudgetsScreen(self.status.figures.model, self.budgets, self.reading))
 
     def action_inspect(self) -> None:
         from octavo.app.tui.screens.inspecting import InspectionScreen

@@ -39,6 +39,8 @@ class InspectionScreen(Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,f2", "dismiss", "Back"),
+        Binding("f6", "alarms", "Alarms", show=False, priority=True),
+        Binding("f7", "undo_memory", "Undo", show=False, priority=True),
         *(Binding(str(at), f"tab({at})", show=False) for at in range(1, len(TABS) + 1)),
     ]
 
@@ -65,6 +67,16 @@ class InspectionScreen(Screen[None]):
 
     def action_tab(self, number: int) -> None:
         self.query_one(TabbedContent).active = f"tab-{TABS[number - 1][0].lower()}"
+
+    def action_alarms(self) -> None:
+        self.chat.action_alarms()
+
+    def action_undo_memory(self) -> None:
+        self.chat.action_undo_memory()
+
+    def memory_changed(self) -> None:
+        """Something was decided, undone or forgotten."""
+        self.query_one(MemoryTab).look()
 
     @on(TabbedContent.TabActivated)
     def _activated(self, event: TabbedContent.TabActivated) -> None:

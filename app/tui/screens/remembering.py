@@ -121,6 +121,8 @@ class Remembering(Answering):
 
         keeper, shown = self.backend.memory.keeper, self.alarm_bar.alarms
         self.in_thread(lambda: open_alarms(keeper, shown), self.alarm_bar.show, group="alarms")
+        if self.inspecting is not None and self.inspecting.is_mounted:
+            self.inspecting.memory_changed()
 
     def on_screen_resume(self) -> None:
         """What was decided on another screen is decided here, too."""
@@ -142,8 +144,9 @@ class Remembering(Answering):
             if self.app.screen is self:
                 self.app.clear_notifications()  # they would lie over the alarm
             else:
+                where = "" if self.app.screen is self.inspecting else "in the chat "
                 self.tell(
-                    "Something you said does not fit what is remembered; in the chat F6 shows it.", severity="warning"
+                    f"Something you said does not fit what is remembered; {where}F6 shows it.", severity="warning"
                 )
         added = [outcome for outcome in new if outcome.correction is not None and outcome.correction.kind == "add"]
         if added:

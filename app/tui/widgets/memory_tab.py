@@ -56,7 +56,7 @@ class MemoryTab(InspectionTab):
         with VerticalScroll(id="memory-detail", can_focus=False):
             yield Static("", id="memory-text", markup=False)
         yield Static(
-            "f forgets a memory · o, n, b keep the old, the new, both · u undoes a line of the log",
+            "f forgets · o, n, b keep the old, the new, both · u undoes a line, F7 the last",
             classes="tab-foot",
             markup=False,
         )

@@ -1,4 +1,4 @@
-"""The last row: what is going on, the model, the context in use, speed and the KV pool."""
+"""The last row: what is going on, the model, the context in use and the speed. What memory holds is the gauge's."""
 
 from __future__ import annotations
 
@@ -15,15 +15,13 @@ _NEARLY_FULL = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What the status line shows. Zeros and empty texts are left out. `kv_used` of `kv_total` are bytes."""
+    """What the status line shows. Zeros and empty texts are left out."""
 
     state: str = ""
     model: str = ""
     used: int = 0
     limit: int = 0
     tokens_per_s: float = 0.0
-    kv_used: int = 0
-    kv_total: int = 0
     is_busy: bool = False
 
     def context_text(self) -> str:
@@ -34,30 +32,20 @@ class Figures:
     def speed_text(self) -> str:
         return f"{self.tokens_per_s:.1f} tok/s" if self.tokens_per_s else ""
 
-    def memory_text(self) -> str:
-        if not self.kv_total:
-            return ""
-        unit, size, digits = ("GB", 1e9, 2) if self.kv_total >= 0.9995e9 else ("MB", 1e6, 0)
-        return f"KV {self.kv_used / size:.{digits}f}/{self.kv_total / size:.{digits}f} {unit}"
-
 
 class StatusLine(Horizontal):
-    """Posts ModelClicked and MemoryClicked where these are clicked. `figures` is a reactive value."""
+    """Posts ModelClicked where the model's name is clicked. `figures` is a reactive value."""
 
     figures: reactive[Figures] = reactive(Figures())
 
     class ModelClicked(Message):
         """The user wants another model."""
 
-    class MemoryClicked(Message):
-        """The user wants to know what memory is used."""
-
     def compose(self) -> ComposeResult:
         yield Static("", id="status-state", markup=False)
         yield _Model("", id="status-model", markup=False)
         yield Static("", id="status-context", markup=False)
         yield Static("", id="status-speed", markup=False)
-        yield _Memory("", id="status-memory", markup=False)
 
     def change(self, **values: object) -> None:
         """Set some of the figures."""
@@ -71,7 +59,6 @@ class StatusLine(Horizontal):
             "model": new.model,
             "context": new.context_text(),
             "speed": new.speed_text(),
-            "memory": new.memory_text(),
         }
         for name, text in parts.items():
             part = self.query_one(f"#status-{name}", Static)
@@ -85,8 +72,3 @@ class StatusLine(Horizontal):
 class _Model(Static):
     def on_click(self) -> None:
         self.post_message(StatusLine.ModelClicked())
-
-
-class _Memory(Static):
-    def on_click(self) -> None:
-        self.post_message(StatusLine.MemoryClicked())

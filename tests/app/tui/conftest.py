@@ -148,7 +148,7 @@ class FakeEngine:
         self.is_idle.set()
         if not self.crash:
             self.emit(AnswerDone(replace(row, text=text, status=status, record=record), None))
-            self.emit(Status(False, 98_400_000, 310_000_000, 1_240_000_000, 1_500_000_000, 107, 1_000, 12.5))
+            self.emit(Status(False, 107, 1_000, 12.5))
 
 
 @dataclass

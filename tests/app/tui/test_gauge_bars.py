@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -74,6 +75,21 @@ async def test_it_is_on_the_screen_at_once_and_follows_the_engine(start):
         assert "room RAM 8320, NVMe 2.0M tok" in run.text()
         run.engine.watch.snapshot = replace(SNAPSHOT, engine=replace(ENGINE, slots=Held(0, 0, 300 * MB)))
         await run.wait(lambda: "RAM 9600" in run.text())
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 48)])
+async def test_one_screen_has_one_figure_for_the_kv(start, size):
+    async with start(size=size, prepare=lambda engine: setattr(engine.watch, "snapshot", SNAPSHOT)) as run:
+        await run.send("Hi")
+        await run.wait(lambda: "NVMe" in run.text())
+        for key in ("", "f2", "escape"):
+            if key:
+                await run.pilot.press(key)
+            if key == "escape":
+                await run.screen.run_command("/budgets")
+                await run.wait(lambda: "In use now" in run.text())
+            await run.settle()
+            assert set(re.findall(r"KV [\d.]+[KMGB ]*/[\d.]+[KMG]?", run.text())) == {"KV 126M/366M"}
 
 
 async def test_a_large_terminal_names_the_parts(start):

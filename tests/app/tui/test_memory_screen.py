@@ -225,3 +225,27 @@ async def test_an_answer_shows_what_it_was_given_with(remembering: Any) -> None:
         shown = now.run.text()
         for words in (ALLERGY, "31 tokens", "2 left out: not relevant"):
             assert words in shown
+
+
+@pytest.mark.parametrize("tab", range(1, 7))
+async def test_f6_decides_and_f7_undoes_while_the_panel_is_open(remembering: Any, tab: int) -> None:
+    async with remembering() as talk:
+        await talk.say(f"{COFFEE}.")
+        await talk.say(f"{ALLERGY}.")
+        assert talk.bar.alarms
+        before = talk.texts
+        await talk.run.pilot.press("f2")
+        await talk.run.wait(lambda: talk.screen.inspecting is not None and talk.screen.inspecting.is_mounted)
+        await talk.run.pilot.press(str(tab))
+        await talk.settle()
+        await talk.run.pilot.press("f6")
+        await talk.run.wait(lambda: isinstance(talk.run.app.screen, AlarmScreen))
+        await talk.run.pilot.press("n")
+        await talk.settle()
+        assert talk.run.app.screen is talk.screen.inspecting
+        assert not talk.bar.alarms
+        assert talk.texts != before
+        await talk.run.pilot.press("f7")
+        await talk.settle()
+        assert talk.texts == before
+        assert talk.bar.alarms, "it waits for a decision again"
