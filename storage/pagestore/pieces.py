@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from octavo.storage.pagestore.aligned_io import UNIT, AlignedBuffer, address, units
+from octavo.storage.pagestore.aligned_io import UNIT, ThreadBuffers, address, units
 from octavo.storage.pagestore.index import StoredPage
 from octavo.storage.pagestore.records import Shape, body_checksum, record_checksums, record_seed
 
@@ -84,11 +84,11 @@ class ReadPlan:
             to[:] = source
 
 
-def plan_read(job: Sequence[Piece], buffer: AlignedBuffer, memory_unit: int) -> tuple[ReadPlan, AlignedBuffer]:
-    """How to read a run of pieces, and the buffer for that: `buffer`, or a larger one.
+def plan_read(job: Sequence[Piece], buffers: ThreadBuffers, memory_unit: int) -> ReadPlan:
+    """How to read a run of pieces; the plan is good until this thread makes another one.
 
     Bytes go straight to where they are wanted if the pieces begin with a unit, do not share any, and lie in memory
-    aligned to `memory_unit`. What is between them, and what is left over of a last unit, goes through the buffer.
+    aligned to `memory_unit`. What is between them, and what is left over of a last unit, goes through a buffer.
     """
     at, is_straight = job[0].start, True
     for piece in job:
@@ -97,9 +97,7 @@ def plan_read(job: Sequence[Piece], buffer: AlignedBuffer, memory_unit: int) -> 
             break
         at = piece.end
     size = (_GAP_UNITS + len(job) if is_straight else end_of(job) - job[0].start) * UNIT
-    if len(buffer) < size:
-        buffer = AlignedBuffer(size)
-    return (_straight if is_straight else _through)(job, buffer.view), buffer
+    return (_straight if is_straight else _through)(job, buffers.at_least(size).view)
 
 
 def _straight(job: Sequence[Piece], spare: memoryview) -> ReadPlan:

@@ -5,23 +5,20 @@ Bytes of whole pages go from the disk straight to where they are wanted, and are
 
 from __future__ import annotations
 
-import queue
 import sqlite3
 import threading
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 
-from octavo.storage.pagestore.aligned_io import UNIT, AlignedBuffer
+from octavo.storage.pagestore.aligned_io import UNIT, AlignedBuffer, ThreadBuffers
 from octavo.storage.pagestore.core import Core
 from octavo.storage.pagestore.errors import is_passing, why_not
 from octavo.storage.pagestore.index import StoredPage
-from octavo.storage.pagestore.pieces import Piece, ReadPlan, joined, plan_read
+from octavo.storage.pagestore.pieces import Piece, joined, plan_read
 from octavo.storage.pagestore.records import Shape
 
 THREADS = 8  # enough that some are in the disk while others check
-_BUFFERS = THREADS + 4
 _GONE = "The page is no longer in the store."
 _NOT_READ = "The page was not read."
 
@@ -48,31 +45,14 @@ class _Batch:
             return None
 
 
-@dataclass(slots=True)
-class _Loaded:
-    """A job that was read as planned, with the help of `buffer`; None for the plan if it could not be."""
-
-    batch: _Batch
-    job: list[Piece]
-    plan: ReadPlan | None
-    buffer: AlignedBuffer
-
-
 class PageReader:
-    """Reads for any thread.
-
-    Some threads read. One of them at a time, whichever finds that nobody does, checks and copies what all have read:
-    several that want the interpreter and the memory by turns are slower than one alone.
-    """
+    """Reads for any thread, on a few of its own: while some are in the disk, others check what they have read."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._threads = ThreadPoolExecutor(THREADS, "octavo-store-read")
-        self._free: queue.SimpleQueue[AlignedBuffer] = queue.SimpleQueue()
-        for _ in range(_BUFFERS):
-            self._free.put(AlignedBuffer(UNIT))
-        self._loaded: deque[_Loaded] = deque()
-        self._delivering = threading.Lock()
+        self._buffers = ThreadBuffers()
+        self._ending = threading.Lock()
 
     def close(self) -> None:
         """Wait for the reads that were asked for."""
@@ -103,54 +83,41 @@ class PageReader:
     def _run(self, batch: _Batch) -> None:
         """On a reading thread: do jobs until none is left."""
         while (job := batch.next_job()) is not None:
-            self._loaded.append(self._load(batch, job, self._free.get()))
-            # Whoever holds the lock may have looked for the last time just before this was appended: look again.
-            while self._loaded and self._delivering.acquire(blocking=False):
-                try:
-                    self._deliver_loaded()
-                finally:
-                    self._delivering.release()
-
-    def _load(self, batch: _Batch, job: list[Piece], buffer: AlignedBuffer) -> _Loaded:
-        files, place, plan = self._core.files, job[0].page.place, None
-        try:
-            plan, buffer = plan_read(job, buffer, files.memory_unit)
-            files.read_scattered(place.segment, plan.parts, job[0].start)
-            self._core.add(bytes_read=sum(map(len, plan.parts)))
-        except OSError:
-            plan = None  # each page is tried alone, and the reason told then
-        except BaseException as error:
-            batch.problem = error
-        return _Loaded(batch, job, plan, buffer)
-
-    def _deliver_loaded(self) -> None:
-        """Hand out what was read, by whichever thread."""
-        while self._loaded:
-            loaded = self._loaded.popleft()
-            batch = loaded.batch
             try:
                 if batch.problem is None:
-                    self._hand_out(loaded)
+                    self._read(batch, job)
             except BaseException as error:
                 batch.problem = error
-            self._free.put(loaded.buffer)
-            batch.num_left -= 1
-            if not batch.num_left:
-                self._core.leases.release(batch.page_ids)
-                if batch.problem is not None:
-                    batch.future.set_exception(batch.problem)
-                else:
-                    batch.future.set_result(batch.results)
+            with self._ending:
+                batch.num_left -= 1
+                is_last = not batch.num_left
+            if is_last:
+                self._end(batch)
 
-    def _hand_out(self, loaded: _Loaded) -> None:
-        if loaded.plan is not None:
-            loaded.plan.finish()
-        for piece in loaded.job:
-            if loaded.plan is not None and piece.damage() is None:
-                loaded.batch.results[piece.number] = None
+    def _read(self, batch: _Batch, job: list[Piece]) -> None:
+        """Read a run of pieces, check them, and hand them out."""
+        files, is_read = self._core.files, True
+        plan = plan_read(job, self._buffers, files.memory_unit)
+        try:
+            files.read_scattered(job[0].page.place.segment, plan.parts, job[0].start)
+        except OSError:
+            is_read = False  # each page is tried alone, and the reason told then
+        else:
+            self._core.add(bytes_read=sum(map(len, plan.parts)))
+            plan.finish()
+        for piece in job:
+            if is_read and piece.damage() is None:
+                batch.results[piece.number] = None
             else:
                 # One bad sector must cost one page, not all those that were to be read along with it.
-                loaded.batch.results[piece.number] = self._alone(piece)
+                batch.results[piece.number] = self._alone(piece)
+
+    def _end(self, batch: _Batch) -> None:
+        self._core.leases.release(batch.page_ids)
+        if batch.problem is not None:
+            batch.future.set_exception(batch.problem)
+        else:
+            batch.future.set_result(batch.results)
 
     def _alone(self, piece: Piece) -> str | None:
         """Read a piece that failed once more, where its page lies now; a page that fails again is given up."""
