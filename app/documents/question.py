@@ -103,7 +103,7 @@ def is_english(question: str) -> bool:
 def _languages() -> list[frozenset[str]]:
     """The words that only ask of each language, those of English first."""
     lines = resources.files("octavo.assets").joinpath("question_words.txt").read_text(encoding="utf-8").splitlines()
-    return [frozenset(line.split()) for line in lines if not line.startswith("#")]
+    return [frozenset(line.casefold().split()) for line in lines if not line.startswith("#")]
 
 
 def covered(terms: Iterable[str], texts: Iterable[str]) -> list[str]:

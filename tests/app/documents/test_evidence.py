@@ -131,6 +131,8 @@ def test_hidden_text_has_a_row(documents: Documents, add: Add) -> None:
 def test_what_a_question_is_about() -> None:
     assert content_of("What is the height of the tower?") == "height tower"
     assert content_of("Wie hoch ist der Turm?") == "Turm"
+    assert content_of("Wie heißt die Vorsitzende?") == "Vorsitzende"
+    assert content_of("Wie oft müssen wir das tun, wenn die Tür klemmt?") == "tun Tür klemmt"
     assert terms_of("会议讨论了什么") == ["会议", "议讨", "讨论"]
     assert covered(["towers", "paying", "xyz"], ["The tower is paid for; payment is due."]) == ["towers"]
     assert content_of("What is it?") == "What is it?"
