@@ -52,8 +52,9 @@ def store(folder: Path | None, megabytes: int, rounds: int, layers: int, record_
     """Write and read speed of the page store, beside the bare disk's.
 
     The bare disk is a file in the same folder, written and read past the page cache in blocks of the same size, by as
-    many threads, with a sync as often. Bytes are those on the disk, headers and padding among them. Rounds of both
-    take turns. Without --folder, the page store's own place is measured.
+    many threads, with a sync as often; it is written from, and read to, a few buffers that stay in the processor's
+    caches. The store goes on with further pages while a sync runs. Bytes are those on the disk, headers and padding
+    among them. Rounds of both take turns. Without --folder, the page store's own place is measured.
     """
     from octavo.storage.paths import Paths, create_private
 

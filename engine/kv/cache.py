@@ -245,7 +245,7 @@ class KvCache:
         found: list[PageId] = []
         adopted: list[PageId] = []
         for (identity, tokens), stored in zip(run, self._space.find([each for each, _ in run]), strict=True):
-            page = self.table.match(tokens, parent)
+            page = self.table.match(tokens, parent) if self.table.find(identity) >= 0 else []
             if not page and stored is not None and stored.token_ids == tokens:
                 page = [self.table.adopt(stored, parent)]
                 adopted += page

@@ -19,8 +19,8 @@ from octavo.storage.pagestore.indexfile import is_damage
 from octavo.storage.pagestore.laying import NewPage, Placed, lay_page, spare_bytes
 from octavo.storage.pagestore.records import PageHeader
 
-THREADS = 3
-RUN_BYTES = 4 << 20  # longest run of several pages in one write
+THREADS = 6  # enough that some checksum while others are in the disk
+RUN_BYTES = 2 << 20  # longest run of several pages in one write
 _MOST_PAGES = 300  # in a run: each is three parts of memory, of which a write may have 1,024
 _BATCHES = 3  # under way: one being committed, one being written, one to go on with
 _FAILED = "The page could not be written"
