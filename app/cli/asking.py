@@ -119,11 +119,16 @@ def document_of(documents: Documents, given: str) -> StoredDocument:
 def answer_lines(text: str, record: Mapping[str, Any]) -> Iterator[str]:
     """An answer and its record as lines of text: with the places it cites, or with what came nearest."""
     yield text
+    from octavo.app.documents.answer import cited_names
+
     shown: set[tuple[str, int]] = set()
+    names = cited_names(record)
     for citation in record["citations"] if not record["refused"] else ():
         if (citation["id"], citation["start"]) not in shown:
             shown.add((citation["id"], citation["start"]))
             page = f"page {citation['page']}, " if citation["page"] is not None else ""
+            if len(names) > 1:
+                page = f"{names[citation['document']]}, {page}"
             quote = " ".join(citation["quote"].split())
             place = f"characters {citation['start']}-{citation['end']}"
             yield f"  [{citation['id']}] {page}{place}: “{quote[:160]}”"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -89,6 +90,12 @@ class DocumentAnswer:
             if candidate.duplicate_of is None and sum(map(str.isalnum, candidate.chunk.text)) >= _FEWEST_LETTERS
         ]
         return [_place(candidate) for candidate in different[:_NEAREST]]
+
+
+def cited_names(record: Mapping[str, Any]) -> dict[str, str]:
+    """The names of the documents that an answer's record cites, by id."""
+    names = {row["document_id"]: row["document"] for row in record["ledger"]}
+    return {each["document"]: names.get(each["document"], "") for each in record["citations"]}
 
 
 def _place(candidate: Candidate) -> dict[str, Any]:

@@ -11,10 +11,12 @@ from typing import Any
 from textual.content import Content
 from textual.style import Style
 
+from octavo.app.documents.answer import cited_names
 from octavo.app.tui.text import count, one_line
 
 _MOST = 9  # places that have a key
 _MARK = re.compile(r"\[(C\d+)\](?!\()")
+_NAME = 20  # characters shown of a document's name
 _NEAREST = 110  # characters shown of a passage that came near
 
 
@@ -22,7 +24,7 @@ _NEAREST = 110  # characters shown of a passage that came near
 class CitedPlace:
     """What all citations with one id cite on one page: `spans` are (start, end) in the document's text.
 
-    `is_supported` if every sentence that cites it is borne out.
+    `is_supported` if every sentence that cites it is borne out; `name` is the document's where several are cited.
     """
 
     id: str
@@ -30,14 +32,17 @@ class CitedPlace:
     page: int | None
     spans: tuple[tuple[int, int], ...]
     is_supported: bool
+    name: str = ""
 
     @property
     def label(self) -> str:
-        return f"{self.id} p.{self.page}" if self.page is not None else self.id
+        page = f"p.{self.page}" if self.page is not None else ""
+        return " ".join(part for part in (self.id, one_line(self.name, _NAME), page) if part)
 
 
 def cited_places(record: Mapping[str, Any]) -> list[CitedPlace]:
     """The places that an answer cites, each once, in the order of their first citation."""
+    names = cited_names(record)
     grouped: dict[tuple[str, int | None], list[Mapping[str, Any]]] = {}
     for citation in record["citations"]:
         grouped.setdefault((citation["id"], citation["page"]), []).append(citation)
@@ -48,6 +53,7 @@ def cited_places(record: Mapping[str, Any]) -> list[CitedPlace]:
             page,
             tuple(dict.fromkeys((each["start"], each["end"]) for each in citations)),
             all(each["supported"] for each in citations),
+            names[citations[0]["document"]] if len(names) > 1 else "",
         )
         for (name, page), citations in grouped.items()
     ]

@@ -17,7 +17,7 @@ from octavo.app.tui.dropped import dropped_paths, named_paths
 from octavo.app.tui.screens.documents import DocumentsScreen
 from octavo.app.tui.screens.evidence import EvidenceScreen
 from octavo.app.tui.screens.source import SourceScreen
-from octavo.app.tui.widgets.document_line import linked
+from octavo.app.tui.widgets.document_line import cited_places, linked
 from octavo.storage.documents import StoredDocument
 
 Start = Callable[..., Any]
@@ -425,6 +425,16 @@ async def test_citations_of_one_source_are_one_button_and_each_mark_opens_its_ow
         await running.wait(lambda: isinstance(running.app.screen, SourceScreen), "the source")
 
 
+def test_where_several_documents_are_cited_each_is_named() -> None:
+    def cite(name: str, document: str, page: int | None) -> dict[str, Any]:
+        return {"id": name, "document": document, "page": page, "start": 0, "end": 9, "supported": True}
+
+    ledger = [{"document_id": "a", "document": "lease.md"}, {"document_id": "b", "document": "deed.pdf"}]
+    record = {"ledger": ledger, "citations": [cite("C1", "a", None), cite("C2", "b", 4)]}
+    assert [place.label for place in cited_places(record)] == ["C1 lease.md", "C2 deed.pdf p.4"]
+    assert [place.label for place in cited_places(record | {"citations": [cite("C2", "b", 4)]})] == ["C2 p.4"]
+
+
 def test_marks_are_links_to_their_own_citations() -> None:
     def cite(name: str) -> dict[str, Any]:
         return {"id": name}
@@ -465,7 +475,7 @@ async def test_a_refusal_shows_what_came_nearest(start: Start, lease: Path) -> N
         nearest[0]["text"] = "The garden has *4* trees."
         record = record_of(document, refused=True, citations=[], missing_words=["sky"], nearest=nearest)
         await answer(running, "The documents do not answer this.", {"documents": record})
-        assert "Not found in them: sky." in running.text()
+        await running.wait(lambda: "Not found in them: sky." in running.text(), "what is missing")
         assert "my lease.md: The garden has *4* trees." in running.text()
         running.screen.transcript.entries[-1].focus()
         await running.pilot.press("1")
