@@ -16,6 +16,7 @@ class Sampler:
 
     def __init__(self, policy: GenerationPolicy) -> None:
         self.policy = policy
+        self._seen = SeenTokens()
         self._generator = torch.Generator()
         if policy.seed is None:
             self.seed = self._generator.seed() % 2**63
@@ -25,11 +26,12 @@ class Sampler:
             self._generator.manual_seed(policy.seed)
 
     def choose(self, logits: Tensor, token_ids: list[int]) -> int:
-        """The next token after `token_ids` (prompt and answer so far), from `logits` float32 [vocab_size]."""
+        """The next token after `token_ids` (prompt and answer so far), from `logits` float32 [vocab_size], which it
+        may change."""
         policy = self.policy
         logits = logits.cpu()
         if policy.repetition_penalty != 1.0:
-            logits = penalize_repetition(logits, token_ids, policy.repetition_penalty)
+            penalize_repetition(logits, self._seen.follow(token_ids), policy.repetition_penalty)
         if policy.temperature == 0:
             return int(logits.argmax())
         candidates, logits = filter_candidates(logits / policy.temperature, policy)
@@ -37,12 +39,33 @@ class Sampler:
         return int(candidates[torch.multinomial(probabilities, 1, generator=self._generator)])
 
 
-def penalize_repetition(logits: Tensor, token_ids: list[int], penalty: float) -> Tensor:
-    """CTRL's repetition penalty (Keskar et al. 2019, arXiv:1909.05858) on every token seen: a copy of `logits`."""
-    seen = torch.tensor(sorted(set(token_ids)), dtype=torch.int64)
+def penalize_repetition(logits: Tensor, seen: Tensor, penalty: float) -> None:
+    """CTRL's repetition penalty (Keskar et al. 2019, arXiv:1909.05858) on the tokens `seen` int64 [n], in place."""
     scores = logits[seen]
-    penalized = torch.where(scores < 0, scores * penalty, scores / penalty)
-    return logits.index_copy(0, seen, penalized)
+    logits[seen] = torch.where(scores < 0, scores * penalty, scores / penalty)
+
+
+class SeenTokens:
+    """The distinct tokens of a text that grows: a long one is not gone through for each new token."""
+
+    def __init__(self) -> None:
+        self._known: set[int] = set()
+        self._ids = torch.empty(64, dtype=torch.int64)
+        self._length = 0
+
+    def follow(self, token_ids: list[int]) -> Tensor:
+        """int64 [n]. Of a text that is shorter than the last one all is looked at."""
+        if len(token_ids) < self._length:
+            self._known.clear()
+            self._length = 0
+        new = dict.fromkeys(token_ids[self._length :]).keys() - self._known
+        start, self._length = len(self._known), len(token_ids)
+        self._known |= new
+        if len(self._known) > len(self._ids):
+            self._ids = torch.cat((self._ids, torch.empty(2 * len(self._known), dtype=torch.int64)))
+        if new:
+            self._ids[start : len(self._known)] = torch.tensor(sorted(new))
+        return self._ids[: len(self._known)]
 
 
 def filter_candidates(logits: Tensor, policy: GenerationPolicy) -> tuple[Tensor, Tensor]:

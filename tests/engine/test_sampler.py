@@ -15,7 +15,7 @@ from transformers import (
 
 from octavo.engine.config import GenerationPolicy
 from octavo.engine.errors import PolicyError
-from octavo.engine.sampler import Sampler, filter_candidates, penalize_repetition
+from octavo.engine.sampler import Sampler, SeenTokens, filter_candidates, penalize_repetition
 
 VOCABULARY = 50
 
@@ -44,9 +44,19 @@ def test_probabilities_are_those_of_transformers(
         processors.append(MinPLogitsWarper(min_p))
     expected = processors(torch.tensor([seen]), logits[None].clone())[0].softmax(-1)
 
-    candidates, kept = filter_candidates(penalize_repetition(logits, seen, penalty) / temperature, policy)
+    penalize_repetition(logits, SeenTokens().follow(seen), penalty)
+    candidates, kept = filter_candidates(logits / temperature, policy)
     found = torch.zeros(VOCABULARY).index_put((candidates,), kept.softmax(-1))
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@given(st.lists(st.integers(0, 300), max_size=400), st.lists(st.integers(0, 400), max_size=12))
+def test_seen_tokens_are_those_of_the_text(token_ids: list[int], lengths: list[int]) -> None:
+    seen = SeenTokens()
+    for length in lengths:
+        found = seen.follow(token_ids[:length]).tolist()
+        assert len(found) == len(set(found))
+        assert set(found) == set(token_ids[:length])
 
 
 def test_choices_follow_the_probabilities() -> None:

@@ -15,7 +15,8 @@ typedef struct {
     V zeros[MOST_HEADS][MOST_GROUPS];   /* sums of weights times the zeros of a group, lane by lane */
     float constant[MOST_HEADS];         /* what the zeros of K add to the scores of a page */
     float first_score[MOST_HEADS];      /* of the token that stands beside the codes */
-    float highest[MOST_HEADS], total[MOST_HEADS];
+    float highest[MOST_HEADS];
+    V total[MOST_HEADS];                /* sums of exponentials, lane by lane */
 } Heads;
 
 /* Up to 32 tokens of a page, from token `at`; `ahead` is the distance to the next page. */
@@ -127,22 +128,28 @@ INLINE void score(const int n, const int bits, const Layout *layout, const Block
 
 /* Turn the block's scores into weights relative to the highest score so far, and what was summed before as well. */
 INLINE void update_softmax(const int n, int64_t dim, int64_t groups, Heads *heads) {
+    V low[MOST_HEADS], high[MOST_HEADS];
+    float highest[MOST_HEADS];
     for (int h = 0; h < n; h++) {
-        V low = v_load(heads->weights[h]), high = v_load(heads->weights[h] + 16);
-        const float highest = fmaxf(heads->highest[h], v_highest(v_max(low, high)));
-        low = v_exp(v_sub(low, v_set1(highest)));
-        high = v_exp(v_sub(high, v_set1(highest)));
-        if (highest > heads->highest[h]) {
-            const V factor = v_exp(v_set1(heads->highest[h] - highest));
+        low[h] = v_load(heads->weights[h]);
+        high[h] = v_load(heads->weights[h] + 16);
+        highest[h] = v_highest(v_max(low[h], high[h]));
+    }
+    for (int h = 0; h < n; h++) {
+        if (highest[h] > heads->highest[h]) {
+            const V factor = v_exp(v_set1(heads->highest[h] - highest[h]));
             for (int64_t i = 0; i < dim; i += 16)
                 v_store(heads->values[h] + i, v_mul(v_load(heads->values[h] + i), factor));
             for (int64_t g = 0; g < groups; g++) heads->zeros[h][g] = v_mul(heads->zeros[h][g], factor);
-            heads->total[h] *= v_highest(factor);
-            heads->highest[h] = highest;
+            heads->total[h] = v_mul(heads->total[h], factor);
+            heads->highest[h] = highest[h];
         }
-        heads->total[h] += v_sum(v_add(low, high));
-        v_store(heads->weights[h], low);
-        v_store(heads->weights[h] + 16, high);
+        const V shift = v_set1(heads->highest[h]);
+        low[h] = v_exp(v_sub(low[h], shift));
+        high[h] = v_exp(v_sub(high[h], shift));
+        heads->total[h] = v_add(heads->total[h], v_add(low[h], high[h]));
+        v_store(heads->weights[h], low[h]);
+        v_store(heads->weights[h] + 16, high[h]);
     }
 }
 
@@ -247,8 +254,37 @@ EVERY_BLOCK_FUNCTION(add_values)
 INLINE int bits_index(int64_t bits) { return bits == 4 ? 0 : bits == 8 ? 1 : bits == 16 ? 2 : 3; }
 
 /* Rotate the queries of neighbouring heads to a page's distance, and let them carry the scales of its keys. */
-static TARGET void prepare_queries(const Attention *a, const float *query, int64_t distance, int n,
-                                   const HeadPage *page, Heads *heads) {
+INLINE void prepare_queries_of(const int n, const Attention *a, const float *query, int64_t distance,
+                               const HeadPage *page, Heads *heads) {
+    const int64_t dim = a->pages.layout.dim, half = dim / 2, bits = a->pages.layout.key_bits;
+    const float *cos = a->cos + distance * half, *sin = a->sin + distance * half;
+    const V scale = v_set1(a->scale);
+    V first[MOST_HEADS], constant[MOST_HEADS];
+    for (int h = 0; h < n; h++) first[h] = constant[h] = v_zero();
+    for (int64_t i = 0; i < dim; i += 16) {
+        const int64_t at = i < half ? i : i - half;
+        const V c = v_load(cos + at), s = v_load(sin + at);
+        const V key_scale = bits < 16 ? v_mul(load_half(page->key_scales, i), scale) : scale;
+        const V key_zero = bits < 16 ? v_mul(load_half(page->key_zeros, i), scale) : v_zero();
+        const V token = bits == 4 ? v_mul(v_load_bf16((const uint16_t *)page->first_token + i), scale) : v_zero();
+        for (int h = 0; h < n; h++) {
+            const V x = v_load(query + h * dim + at), y = v_load(query + h * dim + half + at);
+            const V q = i < half ? v_sub(v_mul(x, c), v_mul(y, s)) : v_add(v_mul(x, s), v_mul(y, c));
+            if (bits == 4) first[h] = v_fma(q, token, first[h]);
+            if (bits < 16) constant[h] = v_fma(q, key_zero, constant[h]);
+            v_store(heads->query[h] + i, v_mul(q, key_scale));
+        }
+    }
+    if (bits >= 16) return;
+    for (int h = 0; h < n; h++) {
+        heads->first_score[h] = v_sum(first[h]);
+        heads->constant[h] = v_sum(constant[h]);
+    }
+}
+
+/* The same where half a head is not a number of whole vectors. */
+static TARGET void prepare_odd_queries(const Attention *a, const float *query, int64_t distance, int n,
+                                       const HeadPage *page, Heads *heads) {
     const int64_t dim = a->pages.layout.dim, angles = distance * (dim / 2), bits = a->pages.layout.key_bits;
     for (int h = 0; h < n; h++) {
         float *rotated = heads->query[h];
@@ -270,7 +306,7 @@ static TARGET void prepare_queries(const Attention *a, const float *query, int64
 INLINE void clear(int n, int64_t dim, Heads *heads) {
     for (int h = 0; h < n; h++) {
         heads->highest[h] = -INFINITY;
-        heads->total[h] = 0;
+        heads->total[h] = v_zero();
         for (int64_t i = 0; i < padded(dim); i += 16) {
             v_store(heads->values[h] + i, v_zero());
             v_store(heads->query[h] + i, v_zero());
@@ -280,18 +316,29 @@ INLINE void clear(int n, int64_t dim, Heads *heads) {
 }
 
 /* The first `tokens` of a page for `n` neighbouring query heads of one KV head. */
-static TARGET void attend_page(const Attention *a, const float *query, const HeadPage *page, int64_t distance,
-                               int64_t tokens, int64_t ahead, int n, Heads *heads) {
+INLINE void attend_page_of(const int n, const Attention *a, const float *query, const HeadPage *page, int64_t distance,
+                           int64_t tokens, int64_t ahead, Heads *heads) {
     const Layout *layout = &a->pages.layout;
     const BlockFunction score_block = score_functions[bits_index(layout->key_bits)][n - 1];
     const BlockFunction add_block = add_values_functions[bits_index(layout->value_bits)][n - 1];
     const int64_t groups = layout->value_bits < 16 ? padded(layout->dim) / GROUP : 0;
-    prepare_queries(a, query, distance, n, page, heads);
+    if (layout->dim % 32) prepare_odd_queries(a, query, distance, n, page, heads);
+    else prepare_queries_of(n, a, query, distance, page, heads);
     for (int64_t t = 0; t < tokens; t += TOKENS) {
         const Block block = {*page, t, tokens - t < TOKENS ? tokens - t : TOKENS, ahead};
         score_block(layout, &block, heads);
         update_softmax(n, layout->dim, groups, heads);
         add_block(layout, &block, heads);
+    }
+}
+
+static TARGET void attend_page(const Attention *a, const float *query, const HeadPage *page, int64_t distance,
+                               int64_t tokens, int64_t ahead, int n, Heads *heads) {
+    switch (n) {
+    case 1: attend_page_of(1, a, query, page, distance, tokens, ahead, heads); break;
+    case 2: attend_page_of(2, a, query, page, distance, tokens, ahead, heads); break;
+    case 3: attend_page_of(3, a, query, page, distance, tokens, ahead, heads); break;
+    default: attend_page_of(4, a, query, page, distance, tokens, ahead, heads);
     }
 }
 
@@ -341,7 +388,7 @@ static TARGET void attend(const Attention *a, int64_t sequence, int64_t group, i
         for (int h = 0; h < n; h++) {
             float *partial = partial_of(a, sequence, group, first + h);
             partial[0] = heads.highest[h];
-            partial[1] = heads.total[h];
+            partial[1] = v_sum(heads.total[h]);
             memcpy(partial + 2, heads.values[h], (size_t)dim * sizeof(float));
         }
     }
@@ -396,7 +443,7 @@ static TARGET void attend_tail(const Attention *a, int64_t sequence, int64_t kv_
                 hadamard(rotated, dim, a->hadamard_size);
                 memcpy(values, rotated, (size_t)dim * sizeof(float));
             }
-            fold_head(&a->state, head, dim, heads.highest[h], heads.total[h], heads.values[h]);
+            fold_head(&a->state, head, dim, heads.highest[h], v_sum(heads.total[h]), heads.values[h]);
             for (int64_t i = 0; i < dim; i++) out[i] = values[i] / a->state.total[head];
         }
     }
