@@ -80,7 +80,7 @@ class Kernels:
     report: dict[str, str]
     threads: int
     arrange: Callable[["Weight"], "Weight"]
-    """A matrix as `linear` multiplies it fastest, with inputs in 8 bits where that is so."""
+    """A matrix as `linear` multiplies it fastest, with inputs as integers where that is so."""
     native: "Ops | None" = None
     """The C module, where every operation is its own."""
 

@@ -83,7 +83,7 @@ def _linear(compiled: Callable[..., Any], source: _Source) -> str | None:
 
 
 def tiles_failure(arrange: Callable[[Any], Any], linear: Callable[..., Any]) -> str | None:
-    """The same for matrices that `arrange` lays out for `linear`; inputs of three values lose nothing in 8 bits."""
+    """The same for matrices that `arrange` lays out for `linear`; inputs of three values lose nothing."""
     source = _Source("cpu")
     x = source.integers(3, (2, 256)).float() - 1
     x[:, ::32] = 1

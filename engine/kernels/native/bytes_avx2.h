@@ -25,7 +25,10 @@ INLINE B b_or_bits(B low, B bits, const int by, const char mask) {
     return (B){_mm256_or_si256(low.a, moved.a), _mm256_or_si256(low.b, moved.b)};
 }
 INLINE I i_zero(void) { return (I){_mm256_setzero_si256(), _mm256_setzero_si256()}; }
-INLINE I i_add(I x, I y) { return (I){_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)}; }
+/* x + 256 y */
+INLINE I i_add_256(I x, I y) {
+    return (I){_mm256_add_epi32(x.a, _mm256_slli_epi32(y.a, 8)), _mm256_add_epi32(x.b, _mm256_slli_epi32(y.b, 8))};
+}
 /* Products in int16, whose sums of two must fit; then `factor` times their sums of two. */
 INLINE __m256i dot_half(__m256i sum, __m256i codes, __m256i four, const short factor) {
     return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(codes, four), _mm256_set1_epi16(factor)));

@@ -16,7 +16,8 @@ INLINE B b_or_bits(B low, B bits, const int by, const char mask) {
     return _mm512_ternarylogic_epi64(moved, _mm512_set1_epi8(mask), low, 0xea);
 }
 INLINE I i_zero(void) { return _mm512_setzero_si512(); }
-INLINE I i_add(I a, I b) { return _mm512_add_epi32(a, b); }
+/* a + 256 b */
+INLINE I i_add_256(I a, I b) { return _mm512_add_epi32(a, _mm512_slli_epi32(b, 8)); }
 /* Adds to lane i the products of bytes 4 i .. 4 i + 3, which are below 64, with the four at p. */
 INLINE I i_dot(I sum, B codes, const int8_t *p) {
     int32_t four;

@@ -20,7 +20,8 @@ INLINE B b_or_bits(B low, B bits, const int by, const uint8_t mask) {
     return low | ((by > 0 ? bits >> by : bits << -by) & mask * 0x01010101u);
 }
 INLINE I i_zero(void) { return (I){0}; }
-INLINE I i_add(I a, I b) { return a + b; }
+/* a + 256 b */
+INLINE I i_add_256(I a, I b) { return a + b * 256; }
 /* Adds to lane i the products of bytes 4 i .. 4 i + 3 with the four at p. */
 INLINE I i_dot_bytes(I sum, B codes, const int8_t *p) {
     for (int j = 0; j < 4; j++) sum += (I)(codes >> 8 * j & 255u) * (int32_t)p[j];

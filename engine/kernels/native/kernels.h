@@ -36,9 +36,10 @@ typedef struct {
     float *out;           /* [n, rows] */
 } Matrix;
 
-/* Inputs of products with tiles: in units of 32, code * scale, with the sums of what a unit and its halves are worth. */
+/* Inputs of products with tiles: in units of 32, code * scale, with the sums of what a unit and its halves are worth. A
+ * code of 16 bits is two signed bytes, 256 * high + low: the processor multiplies bytes. */
 typedef struct {
-    int8_t *codes;       /* [n, cols] */
+    int8_t *codes;       /* [n, units, 2, 32]: high bytes, then low ones */
     float *scales;       /* [n, units] */
     float *totals;       /* [n, units] */
     float *half_totals;  /* [n, units, 2] */

@@ -87,7 +87,7 @@ static void linear_task(void *context, int64_t task) {
 static bool quantize_inputs(const KernelTable *kernels, const float *x, int64_t n, int64_t cols, Inputs *inputs) {
     const int64_t units = cols / UNIT;
     *inputs = (Inputs){.n = n, .cols = cols, .units = units};
-    inputs->scales = malloc((size_t)(n * units * 4) * sizeof(float) + (size_t)(n * cols));
+    inputs->scales = malloc((size_t)(n * units * 4) * sizeof(float) + (size_t)(2 * n * cols));
     if (inputs->scales == NULL) return false;
     inputs->totals = inputs->scales + n * units;
     inputs->half_totals = inputs->totals + n * units;

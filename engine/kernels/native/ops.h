@@ -4,7 +4,7 @@
 
 #include "kernels.h"
 
-/* Products of x float32 [n, cols] with every row of `count` matrices, those in tiles by way of 8-bit inputs. False if
+/* Products of x float32 [n, cols] with every row of `count` matrices, those in tiles by way of 16-bit inputs. False if
  * there is no memory for these. */
 bool op_linear(const KernelTable *kernels, const Matrix *matrices, int count, const float *x, int64_t n, int64_t cols);
 

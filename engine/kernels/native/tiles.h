@@ -1,4 +1,4 @@
-/* Matrices laid out for products with 8-bit inputs.
+/* Matrices laid out for products of bytes.
  *
  * A tile is 16 rows of a matrix, the last of which may be filled up with zeros. It is a run of units, each of 32
  * columns, so that one instruction multiplies 4 columns of all 16 rows. A unit holds, for the formats of ggml:

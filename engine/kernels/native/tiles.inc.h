@@ -3,7 +3,7 @@
 /* Products with tiles, their expansion, and their making: see tiles.h. Included once per instruction set, after its
  * words and bytes. Functions that take a format as `const int` are always inlined, with that format's number. */
 
-enum { MOST_INPUTS = 4, TILE_PREFETCH = 1536 };
+enum { MOST_INPUTS = 4, TILE_PREFETCH = 1536, MOST_CODE = 127 * 256 };
 
 INLINE B tile_chunk(const int bits, const uint8_t *unit, const int c) {
     if (bits == 8) return b_load(unit + CHUNK_BYTES * c);
@@ -51,15 +51,22 @@ INLINE void add_unit(const int format, const int n, const uint8_t *unit, Worth *
                      V *shifts) {
     const int bits = code_bits(format);
     const int halves = format == F_Q6_K ? 2 : 1;
-    I products[MOST_INPUTS][2];
-    for (int j = 0; j < n; j++) products[j][0] = products[j][1] = i_zero();
+    I high[MOST_INPUTS][2], low[MOST_INPUTS][2];
+    for (int j = 0; j < n; j++)
+        for (int half = 0; half < 2; half++) high[j][half] = low[j][half] = i_zero();
 #pragma GCC unroll 8
     for (int c = 0; c < CHUNKS; c++) {
         const B codes = tile_chunk(bits, unit, c);
+        const int half = halves == 2 ? c / 4 : 0;
         for (int j = 0; j < n; j++) {
-            const int8_t *four = x->codes + j * x->cols + UNIT * u + 4 * c;
-            I *sum = &products[j][c / 4];
-            *sum = bits == 8 ? i_dot_bytes(*sum, codes, four) : i_dot(*sum, codes, four);
+            const int8_t *four = x->codes + 2 * (j * x->cols + UNIT * u) + 4 * c;
+            if (bits == 8) {
+                high[j][half] = i_dot_bytes(high[j][half], codes, four);
+                low[j][half] = i_dot_bytes(low[j][half], codes, four + UNIT);
+            } else {
+                high[j][half] = i_dot(high[j][half], codes, four);
+                low[j][half] = i_dot(low[j][half], codes, four + UNIT);
+            }
         }
     }
     load_worth(format, unit, worth);
@@ -68,12 +75,13 @@ INLINE void add_unit(const int format, const int n, const uint8_t *unit, Worth *
         const float *totals = x->half_totals + 2 * (j * x->units + u);
         if (halves == 2) {
             for (int half = 0; half < 2; half++) {
-                sums[j] = v_fma(v_mul(worth->scale[half], input_scale), v_from_int(products[j][half]), sums[j]);
+                const V product = v_from_int(i_add_256(low[j][half], high[j][half]));
+                sums[j] = v_fma(v_mul(worth->scale[half], input_scale), product, sums[j]);
                 shifts[j] = v_fma(worth->scale[half], v_set1(totals[half]), shifts[j]);
             }
         } else {
-            const I together = i_add(products[j][0], products[j][1]);
-            sums[j] = v_fma(v_mul(worth->scale[0], input_scale), v_from_int(together), sums[j]);
+            const V product = v_from_int(i_add_256(low[j][0], high[j][0]));
+            sums[j] = v_fma(v_mul(worth->scale[0], input_scale), product, sums[j]);
             const V total = v_set1(x->totals[j * x->units + u]);
             if (code_zero(format)) shifts[j] = v_fma(worth->scale[0], total, shifts[j]);
             else sums[j] = v_fma(worth->shift, total, sums[j]);
@@ -144,7 +152,7 @@ static void multiply_tiles(const Matrix *m, int64_t first, int64_t last, const I
     const TileFunction *functions = tile_functions(m->format);
     for (int64_t j = 0; j < x->n;) {
         const int size = x->n - j >= 4 ? 2 : x->n - j >= 2 ? 1 : 0;
-        const Inputs some = {x->codes + j * x->cols, x->scales + j * x->units, x->totals + j * x->units,
+        const Inputs some = {x->codes + 2 * j * x->cols, x->scales + j * x->units, x->totals + j * x->units,
                              x->half_totals + 2 * j * x->units, x->n, x->cols, x->units};
         functions[size](m, first, last, &some, m->out + j * m->rows);
         j += 1 << size;
@@ -157,16 +165,18 @@ static TARGET void quantize(const float *x, int64_t count, int8_t *codes, float 
     for (int64_t u = 0; u < count; u++) {
         const V low = v_load(x + UNIT * u), high = v_load(x + UNIT * u + 16), zero = v_zero();
         const V most = v_max(v_max(low, v_sub(zero, low)), v_max(high, v_sub(zero, high)));
-        const float highest = v_highest(most), scale = highest / 127;
-        const V inverse = v_set1(highest > 0 ? 127 / highest : 0), magic = v_set1(12582912.0f);
+        const float highest = v_highest(most), scale = highest / MOST_CODE;
+        const V inverse = v_set1(highest > 0 ? MOST_CODE / highest : 0), magic = v_set1(12582912.0f);
         int32_t bits[UNIT], sums[2] = {0, 0};
         float rounded[UNIT];
         v_store(rounded, v_add(v_mul(low, inverse), magic));
         v_store(rounded + 16, v_add(v_mul(high, inverse), magic));
         memcpy(bits, rounded, sizeof bits);
-        for (int i = 0; i < UNIT; i++) codes[UNIT * u + i] = (int8_t)bits[i];
-        for (int i = 0; i < 16; i++) sums[0] += codes[UNIT * u + i];
-        for (int i = 16; i < UNIT; i++) sums[1] += codes[UNIT * u + i];
+        for (int i = 0; i < UNIT; i++) bits[i] = (int16_t)bits[i];
+        for (int i = 0; i < UNIT; i++) codes[2 * UNIT * u + i] = (int8_t)((bits[i] + 128) >> 8);
+        for (int i = 0; i < UNIT; i++) codes[2 * UNIT * u + UNIT + i] = (int8_t)bits[i];
+        for (int i = 0; i < 16; i++) sums[0] += bits[i];
+        for (int i = 16; i < UNIT; i++) sums[1] += bits[i];
         scales[u] = scale;
         half_totals[2 * u] = scale * (float)sums[0];
         half_totals[2 * u + 1] = scale * (float)sums[1];

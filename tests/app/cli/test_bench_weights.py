@@ -30,8 +30,8 @@ def test_weight_formats_have_rows(octavo: Callable[..., Any], small_model: Path)
 def test_the_first_token_is_waited_for(small_model: Path, octavo_home: Path) -> None:
     found = bench_startup.first_token_seconds(1, str(small_model))
     assert 0 < found["import_s"] < found["import_s"] + found["load_s"] < found["first_token_s"]
-    # Beside the mapped file: attn_q and attn_k, whose rows are reordered, and the KV pool that was touched.
-    assert found["loading_mb"] < 1.5 * found["weights_mb"]
+    # The weights once; the rest are libraries, the tokenizer, and the KV pool that was touched.
+    assert found["weights_mb"] < found["first_token_mb"] < 2 * found["weights_mb"]
 
 
 def test_a_model_that_is_not_here_is_not_waited_for(octavo_home: Path) -> None:

@@ -1,4 +1,4 @@
-"""Matrices in tiles: exactly what the blocks are worth, multiplied with inputs of 8 bits."""
+"""Matrices in tiles: exactly what the blocks are worth, multiplied with inputs of 16 bits."""
 
 from collections.abc import Callable
 
@@ -18,12 +18,12 @@ TILED = [kind for kind in Format if kind.block_size > 1]
 UNIT = 32
 
 
-def in_8_bits(x: Tensor) -> Tensor:
-    """Each 32 numbers as integers up to 127 times one scale: the definition in numpy, float64 of float32 operations."""
+def in_16_bits(x: Tensor) -> Tensor:
+    """Each 32 numbers as integers up to 32,512 times one scale: the definition in numpy, float64 of float32 operations."""
     units = x.numpy().reshape(len(x), -1, UNIT)
     most = np.abs(units).max(-1, keepdims=True)
-    inverse = np.divide(np.float32(127), most, out=np.zeros_like(most), where=most > 0)
-    codes, scale = np.rint(units * inverse), most / np.float32(127)
+    inverse = np.divide(np.float32(32512), most, out=np.zeros_like(most), where=most > 0)
+    codes, scale = np.rint(units * inverse), most / np.float32(32512)
     return torch.from_numpy((codes.astype(np.float64) * scale).reshape(x.shape))
 
 
@@ -58,7 +58,7 @@ def test_a_row_that_is_not_there(native_kernels: Kernels, random_matrix: RandomM
             tiled.gather_rows(torch.tensor([0, row]), torch.float32)
 
 
-def test_few_rows_are_multiplied_in_8_bits(
+def test_few_rows_are_multiplied_in_16_bits(
     native_kernels: Kernels, random_matrix: RandomMatrix, weight_format: Format
 ) -> None:
     for rows, cols in ((37, 256), (32, 1280)):
@@ -68,12 +68,12 @@ def test_few_rows_are_multiplied_in_8_bits(
             x = torch.randn(n, cols) * torch.logspace(-3, 3, n)[:, None]
             x[0, :UNIT] = 0
             got = native_kernels.linear(x, [tiled], [bias])[0].double()
-            rounded = in_8_bits(x)
+            rounded = in_16_bits(x)
             # Weights with a zero far from them are summed as large numbers that cancel out.
             size = rounded.abs() @ (weights.abs() + weights.abs().amax()).T + bias.abs()
             assert ((got - (rounded @ weights.T + bias)).abs() <= 1e-6 * size).all()
             # Half a step of each input's unit, at most.
-            steps = (x.view(n, -1, UNIT).abs().amax(-1, keepdim=True) / 127).expand(-1, -1, UNIT).reshape(n, cols)
+            steps = (x.view(n, -1, UNIT).abs().amax(-1, keepdim=True) / 32512).expand(-1, -1, UNIT).reshape(n, cols)
             bound = 0.5 * steps.double() @ weights.abs().T + 1e-5 * size
             assert ((got - (x.double() @ weights.T + bias)).abs() <= bound).all()
 
