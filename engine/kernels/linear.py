@@ -73,8 +73,9 @@ class _Block(NamedTuple):
 class NativeLinear:
     """`linear_torch` in C, for `BlockMatrix` and `TiledMatrix` weights on the CPU; others take the plain way.
 
-    Few rows are multiplied with the blocks in place in float32, with tiles as integers of 16 bits. For more rows (prefill) a part
-    of the matrix at a time is expanded to the dtype of `x`, into scratch memory that is kept, and multiplied by torch.
+    Few rows are multiplied with the blocks in place in float32, with tiles as integers of 16 bits. For more rows
+    (prefill) a part of the matrix at a time is expanded to the dtype of `x`, into scratch memory that is kept, and
+    multiplied by torch.
     """
 
     def __init__(self, ops: "Ops") -> None:

@@ -19,7 +19,7 @@ UNIT = 32
 
 
 def in_16_bits(x: Tensor) -> Tensor:
-    """Each 32 numbers as integers up to 32,512 times one scale: the definition in numpy, float64 of float32 operations."""
+    """Each 32 numbers as integers up to 32,512 times one scale: the definition, float64 of float32 operations."""
     units = x.numpy().reshape(len(x), -1, UNIT)
     most = np.abs(units).max(-1, keepdims=True)
     inverse = np.divide(np.float32(32512), most, out=np.zeros_like(most), where=most > 0)
