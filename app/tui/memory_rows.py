@@ -90,15 +90,27 @@ def side(keeper: Keeper, alarm: Alarm, which: str) -> Memory:
 
 def _row(keeper: Keeper, memory: Memory) -> Row:
     evidence = keeper.memories.evidence(memory.id)
-    holds = f"holds from {memory.valid_from or '…'} to {memory.valid_to or '…'}"
     times = f"said {len(evidence)} times, first" if len(evidence) > 1 else "said"
     about = [
-        f"{times} on {memory.said[:10]}, {_SOURCES[memory.source]}; {holds}",
+        f"{times} on {memory.said[:10]}, {_SOURCES[memory.source]}; {validity(memory)}",
         f"{_subject(memory)}; {_fading(memory)}",
     ]
     waiting = [conflict for conflict in keeper.memories.conflicts(memory_id=memory.id) if conflict.state == "open"]
     about += [f"⚠ {conflict.reason}" for conflict in waiting]
     return Row(memory.id, memory.text, is_safety(memory), tuple(about))
+
+
+def validity(memory: Memory) -> str:
+    """When it holds, in words."""
+    match memory.valid_from, memory.valid_to:
+        case None, None:
+            return "holds at any time"
+        case first, None:
+            return f"holds since {first}"
+        case None, last:
+            return f"holds until {last}"
+        case first, last:
+            return f"holds from {first} until {last}"
 
 
 def _fading(memory: Memory) -> str:

@@ -158,8 +158,11 @@ def _counts(pages: PageMap) -> str:
 
 def _rest(pages: PageMap) -> str:
     """The tokens that are on no complete page."""
-    state = f"in one being filled ({pages.tail_bits} bits)" if pages.is_running else "that filled none"
-    rest = f"; {count(pages.tail_tokens, 'token')} {state}" if pages.tail_tokens else ""
+    rest, tail = "", count(pages.tail_tokens, "token")
+    if pages.tail_tokens and pages.is_running:
+        rest = f"; {tail} on one being filled ({pages.tail_bits} bits)"
+    elif pages.tail_tokens:
+        rest = f"; the last {tail} filled none"
     return f"{rest}; {count(pages.num_unread, 'token')} not read yet" if pages.num_unread else rest
 
 

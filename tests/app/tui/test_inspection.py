@@ -87,7 +87,7 @@ async def test_pages_are_shown_and_the_cursor_tells_what_is_in_them(start, answe
     async with start(size=size, prepare=lambda engine: pages_of(engine, looks)) as run:
         await open_panel(run, answered)
         await run.wait(lambda: "3,109 tokens, 97 pages of 32" in run.text())
-        assert "5 tokens in one being filled (16 bits)" in run.text()
+        assert "5 tokens on one being filled (16 bits)" in run.text()
         assert "77 on the device, 20 below" in run.text()
         assert "RAM " in run.text(), "the gauge stays"
         await run.pilot.press("plus", "plus", "right", "right")
@@ -144,6 +144,19 @@ async def test_a_covered_chat_paints_nothing(start, answered):
         await run.wait(lambda: "State 4" in run.text(), "what changed meanwhile")
         assert "word 4" in run.text()
         assert run.screen.is_current
+
+
+async def test_a_long_answer_is_written_behind_the_panel(start, answered):
+    async with start(size=(80, 24), prepare=lambda engine: pages_of(engine, [])) as run:
+        await open_panel(run, answered)
+        run.engine.answers.append([f"Paragraph {number}.\n\n- a\n- b\n\n" for number in range(150)])
+        await run.screen.send("A long one, please")
+        for key in ("plus", "right", "m", "2", "1", "end") * 3:
+            await run.pilot.press(key)
+        await run.wait(lambda: not run.screen.is_busy, "the end of the answer")
+        await run.pilot.press("escape")
+        await run.wait(lambda: "Paragraph 149." in run.text(), "its end is in sight")
+        assert run.screen.transcript.has_end
 
 
 async def test_it_says_where_there_is_nothing_to_show(start, answered):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from octavo.app.memory.recall import RECORD
 from octavo.app.memory.service import ChatMemory
+from octavo.app.tui.memory_rows import validity
 from octavo.app.tui.screens.alarm import AlarmScreen
 from octavo.app.tui.screens.memories import MemoriesScreen
 from octavo.storage.database import Database
@@ -249,3 +251,17 @@ async def test_f6_decides_and_f7_undoes_while_the_panel_is_open(remembering: Any
         await talk.settle()
         assert talk.texts == before
         assert talk.bar.alarms, "it waits for a decision again"
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "said"),
+    [
+        (None, None, "holds at any time"),
+        ("2026-11-30", None, "holds since 2026-11-30"),
+        (None, "2026-12-24", "holds until 2026-12-24"),
+        ("2026-11-30", "2026-12-24", "holds from 2026-11-30 until 2026-12-24"),
+    ],
+)
+def test_when_a_memory_holds_is_said_in_words(first: str | None, last: str | None, said: str) -> None:
+    memory = SimpleNamespace(valid_from=first, valid_to=last)
+    assert validity(memory) == said
