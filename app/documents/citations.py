@@ -94,7 +94,7 @@ def check(
             continue
         bearing = [source for source in cited or sources if supports(source, statement, entailment)]
         if not cited:
-            bearing = bearing[:1] or (_together(sources, statement, entailment) if together else [])
+            bearing = _nearest(bearing, statement) or (_together(sources, statement, entailment) if together else [])
         made = [_citation(source, statement, source in bearing, bool(cited)) for source in cited or bearing]
         citations += made
         if not bearing:
@@ -120,6 +120,17 @@ def supports(source: Source, statement: str, entailment: Entailment | None = Non
     if _is_denied(source, statement, terms):
         return False
     return entailment is None or entailment.entails(source.text, statement)
+
+
+def _nearest(bearing: Sequence[Source], statement: str) -> list[Source]:
+    """The one of them with the sentence that shares most with the statement, the first of equals; none of none."""
+    terms = terms_of(statement)
+
+    def shared(source: Source) -> tuple[int, int]:
+        said = [source.text[slice(*span)] for span in sentences(source.text)]
+        return max((len(covered(terms, [each])) for each in said), default=0), len(covered(terms, [source.text]))
+
+    return [max(bearing, key=shared)] if bearing else []
 
 
 def _together(sources: Sequence[Source], statement: str, entailment: Entailment | None) -> list[Source]:

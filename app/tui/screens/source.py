@@ -165,7 +165,7 @@ class SourceScreen(ModalScreen[None]):
         self.query_one("#source-before", Static).update(found.shown(0, start).rstrip("\n"))
         marked = self.query_one("#source-text", Static)
         marked.update(found.shown(start, end))
-        after = end + (found.text[end : end + 1] == "\n")  # each of the three begins a line of its own
+        after = end + found.text[end : end + 1].isspace()  # each of the three begins a line of its own
         self.query_one("#source-after", Static).update(found.shown(after, len(found.text)))
         self.call_after_refresh(lambda: self.query_one("#source").scroll_to_center(marked, animate=False))
 

@@ -115,3 +115,14 @@ def test_a_sentence_of_a_summary_may_be_borne_out_by_several_sources_together() 
     assert check("The ships left the harbour with cargo.", sources, together=True).num_supported == 0
     alone = check("Herons eat fish.", sources, together=True)
     assert [citation.id for citation in alone.citations] == ["C2"]
+
+
+def test_of_sources_that_bear_a_sentence_out_the_one_that_says_it_is_cited() -> None:
+    use = "The tenant may sublet one of the rooms. A tenant who pays late owes a fee."
+    sources = [
+        source("C1", use),
+        source("C2", "Heating of all rooms is paid by the tenant directly to the supplier.", start=100),
+    ]
+    checked = check("The tenant pays for the heating of the rooms.", sources)
+    assert [citation.id for citation in checked.citations] == ["C2"]
+    assert checked.citations[0].quote.startswith("Heating")
