@@ -163,7 +163,8 @@ def _rest(pages: PageMap) -> str:
         rest = f"; {tail} on one being filled ({pages.tail_bits} bits)"
     elif pages.tail_tokens:
         rest = f"; the last {tail} filled none"
-    return f"{rest}; {count(pages.num_unread, 'token')} not read yet" if pages.num_unread else rest
+    # One is always ahead: the token that was just chosen is read with the next step.
+    return f"{rest}; {count(pages.num_unread, 'token')} not read yet" if pages.num_unread > 1 else rest
 
 
 def page_text(pages: PageMap, detail: PageDetail, owners: Sequence[str], text: str) -> Content:
