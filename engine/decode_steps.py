@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from octavo.engine.attention.decode import DecodeAttention
+from octavo.engine.attention.decode import DecodeAttention, PageTables, Row
 from octavo.engine.attention.setup import AttentionSetup
+from octavo.engine.kernels.bounds import sizes
 from octavo.engine.kernels.checks import describe, describe_tails
 from octavo.engine.kernels.linear import matrix_words
 from octavo.engine.kernels.paged_attention import AttentionState
+from octavo.engine.kernels.select import selection_numbers
+from octavo.engine.kv.pools import Ids
 from octavo.engine.kv.sequence_pages import SequencePages
 from octavo.engine.model.decoder import Decoder, Layer
 
@@ -57,30 +61,49 @@ class NativeSteps:
         """Hidden states as `ModelRunner.decode` returns them."""
         attention = DecodeAttention(self._setup, positions, sequences, self._state)
         residual = self._decoder.embed(token_ids)
-        step = self._words(residual, attention)
-        num_layers = self._decoder.spec.num_layers
-        if attention.together is not None:
-            self._run(step, 0, _STAGES * num_layers)
+        end, n = _STAGES * self._decoder.spec.num_layers, len(positions)
+        if (row := attention.selecting) is not None:
+            self._select_and_run(residual, attention, row)
             return residual
-        q = self._queries(len(positions))
-        for layer in range(num_layers):
-            self._run(step, max(0, _STAGES * layer - 1), _STAGES * layer + 1)
-            attention.read_pages(layer, q)
-        self._run(step, _STAGES * num_layers - 1, _STAGES * num_layers)
+        step = self._words(residual, attention, attention.together)
+        if attention.together is not None:
+            self._run(step, 0, end)
+            return residual
+        for stage in range(1, end, _STAGES):
+            self._run(step, max(0, stage - 2), stage)
+            attention.read_pages(stage // _STAGES, self._queries(n))
+        self._run(step, end - 1, end)
         return residual
 
-    def _run(self, step: Tensor, first: int, last: int) -> None:
+    def _select_and_run(self, residual: Tensor, attention: DecodeAttention, row: Row) -> None:
+        """All layers of a row that selects; what a layer selects and is not on the device is loaded here."""
+        assert row.slots is not None
+        far = _Far(self._setup, row, self._decoder.spec.num_heads, self._ops) if row.num_far else None
+        table = PageTables(row.slots, row.distance_table, row.count)
+        step = self._words(residual, attention, table, 0 if far is None else far.words.data_ptr())
+        stage, end, loaded = 0, _STAGES * self._decoder.spec.num_layers, set()
+        while (stage := self._run(step, stage, end)) < end:
+            assert far is not None
+            layer = stage // _STAGES
+            attention.read_selected(layer, self._queries(1), far.chosen_by(layer))
+            loaded.add(layer)
+            stage += 1
+        layers = range(self._decoder.spec.num_layers) if far is not None else ()
+        attention.note_selected({layer: far.chosen_by(layer) for layer in layers if far and layer not in loaded})
+
+    def _run(self, step: Tensor, first: int, last: int) -> int:
+        """Stages, up to the one that is returned."""
         eps, scale = self._decoder.spec.rms_eps, self._setup.scale
-        self._ops.decode_step(self._model.data_ptr(), step.data_ptr(), eps, scale, first, last)
+        return self._ops.decode_step(self._model.data_ptr(), step.data_ptr(), eps, scale, first, last)
 
     def _queries(self, n: int) -> Tensor:
         """Of the layer at hand: the beginning of the scratch memory."""
         heads, dim = self._decoder.spec.num_heads, self._decoder.spec.head_dim
         return self._scratch[: n * heads * dim].view(n, heads, dim)
 
-    def _words(self, residual: Tensor, attention: DecodeAttention) -> Tensor:
+    def _words(self, residual: Tensor, attention: DecodeAttention, table: PageTables | None, far: int = 0) -> Tensor:
         """StepWords of native/decode_step.h."""
-        pool, state, table = self._setup.pool, attention.state, attention.together
+        pool, state = self._setup.pool, attention.state
         n = len(residual)
         needed = self._ops.decode_scratch_bytes(self._model.data_ptr(), n) // self._scratch.itemsize
         if len(self._scratch) < needed:
@@ -97,9 +120,40 @@ class NativeSteps:
             *(tails.data_ptr(), len(tails), tails.dtype is torch.bfloat16, layout.page_size),
             *pages,
             *(attention.tail_slots.data_ptr(), attention.offsets.data_ptr(), attention.tail_tokens.data_ptr()),
-            *(state.highest.data_ptr(), state.total.data_ptr(), state.values.data_ptr()),
+            *(state.highest.data_ptr(), state.total.data_ptr(), state.values.data_ptr(), far),
         )
         return torch.tensor(words, dtype=torch.int64)
+
+
+class _Far:
+    """FarWords of native/decode_step.h for one row, and what they point to."""
+
+    def __init__(self, setup: AttentionSetup, row: Row, heads: int, ops: Ops) -> None:
+        bounds, far, limits, pool = setup.tiers.bounds, row.sequence.far, setup.limits, setup.pool
+        assert bounds is not None
+        assert far is not None
+        num_ids, shape = len(far.ids), sizes(bounds.layout)
+        self._chosen = np.empty((pool.num_layers, limits.cap), dtype=np.int32)
+        self._counts = np.empty(pool.num_layers, dtype=np.int32)
+        self._distances = row.far_distances.astype(np.int32)
+        self._numbers = np.array([*selection_numbers(bounds.layout, limits, heads)])
+        scratch = bounds.scratch.reserve(ops.selection_bytes(*shape, heads, num_ids, limits.cap))
+        table, sections, slots = bounds.table, far.sections, pool.slots
+        words = (
+            *shape,
+            *(table.data_ptr(), table.stride(0), table.shape[1], sections.data_ptr(), sections.stride(0)),
+            *(far.ids.data_ptr(), num_ids, row.far_count.data_ptr()),
+            *(row.far_angles.data_ptr(), row.far_angles.dim() == 1, scratch.data_ptr(), limits.floor, limits.cap),
+            *(slots.ctypes.data, slots.strides[0] // slots.itemsize, self._distances.ctypes.data),
+            *(row.window is not None, row.window or 0),
+            *(self._chosen.ctypes.data, self._counts.ctypes.data, self._numbers.ctypes.data),
+        )
+        self.words = torch.tensor(words, dtype=torch.int64)
+
+    def chosen_by(self, layer: int) -> Ids:
+        """Indices of the far pages that a layer selected."""
+        chosen: Ids = self._chosen[layer, : self._counts[layer]].astype(np.int64)
+        return chosen
 
 
 def _layer_words(layer: Layer) -> list[int]:

@@ -100,10 +100,35 @@ class DecodeAttention:
         else:
             self._stream_row(layer, q, row, state)
         if row.num_far:
-            chosen = self._select(layer, q, row, state)
-            slots = self._tiers.load_selected(layer, row.far[chosen])
-            self._attend_group(q, slots, row.distances_of(chosen), state, fresh=False)
+            self._read_selected(layer, q, row, self._select(layer, q, row, state), state)
         self._foresee(layer + 1, row)
+
+    def _read_selected(self, layer: int, q: Tensor, row: Row, chosen: Ids, state: AttentionState) -> None:
+        slots = self._tiers.load_selected(layer, row.far[chosen])
+        self._attend_group(q, slots, row.distances_of(chosen), state, fresh=False)
+
+    # Where the C code does the rest
+
+    @property
+    def selecting(self) -> Row | None:
+        """The one row there is, where it selects, and all that it reads always is on the device."""
+        row = self._rows[0]
+        return row if len(self._rows) == 1 and row.slots is not None else None
+
+    def read_selected(self, layer: int, q: Tensor, chosen: Ids) -> None:
+        """What a layer of that row selected, from wherever it is."""
+        row = self._rows[0]
+        row.chose(layer, chosen)
+        self._read_selected(layer, q, row, chosen, self.state)
+        self._foresee(layer + 1, row)
+
+    def note_selected(self, chosen: dict[int, Ids]) -> None:
+        """What layers of that row selected and found on the device."""
+        row = self._rows[0]
+        for layer, indices in chosen.items():
+            row.chose(layer, indices)
+        self._tiers.counters.layer_reads += len(row.pages) * self._pool.num_layers
+        self._tiers.note_selected({layer: row.sequence.selected[layer] for layer in chosen})
 
     def _stream_row(self, layer: int, q: Tensor, row: Row, state: AttentionState) -> None:
         """The pages that a row reads always, of which not all are on the device."""
@@ -125,11 +150,10 @@ class DecodeAttention:
 
     def _select(self, layer: int, q: Tensor, row: Row, state: AttentionState) -> Ids:
         """Indices of the far pages that this layer reads for a row, by what its other pages gave already."""
-        read = (state.highest + torch.log(state.total))[:, None]
+        read = self._setup.log_sums(state)[:, None]
         chosen, counts = self._setup.select_far(layer, q[:, None], row.sequence, row.far_count, row.far_angles, read)
         indices: Ids = chosen[0, : int(counts[0])].cpu().numpy().astype(np.int64)
-        row.sequence.selected[layer] = row.far[indices]
-        row.sequence.count_reads(1 + indices)
+        row.chose(layer, indices)
         return indices
 
     def _attend_group(self, q: Tensor, slots: Ids, distances: Ids, state: AttentionState, *, fresh: bool) -> None:
@@ -169,7 +193,7 @@ class Row:
         self.sequence = sequence
         self.pages: Ids = np.concatenate((ids[:1], ids[first:]))
         self.distances: Ids = np.concatenate((distances[:1], distances[first:]))
-        self.far, self._far_distances = ids[1:first], distances[1:first]
+        self.far, self.far_distances = ids[1:first], distances[1:first]
         self.slots: Tensor | None = None
         if self.selects and (pool.num_resident[self.pages] == pool.num_layers).all():
             self.slots = pool.table(self.pages[None])
@@ -182,10 +206,20 @@ class Row:
     def num_far(self) -> int:
         return len(self.far)
 
+    @property
+    def window(self) -> int | None:
+        """How far away the window begins, where selected pages stand side by side before it."""
+        return self._window if self._is_past and self._plan.closed_up else None
+
+    def chose(self, layer: int, indices: Ids) -> None:
+        """A layer reads these far pages for the new token."""
+        self.sequence.selected[layer] = self.far[indices]
+        self.sequence.count_reads(1 + indices)
+
     def distances_of(self, chosen: Ids) -> Ids:
         """At which distances the far pages with these indices, ascending, are read."""
-        if not (self._is_past and self._plan.closed_up):
-            return self._far_distances[chosen]
+        if self.window is None:
+            return self.far_distances[chosen]
         return self._plan.far_end + self._window - self._plan.far_starts(len(chosen))[1:]
 
     def _angles(self, pool: DevicePool) -> Tensor:
@@ -194,7 +228,7 @@ class Row:
         if self._is_past:
             return _int32(np.array([self._plan.far_distance]), pool)
         distances = np.zeros((1, len(self.sequence.far.ids)), dtype=np.int64)
-        distances[0, : self.num_far] = self._far_distances
+        distances[0, : self.num_far] = self.far_distances
         return _int32(distances, pool)
 
 

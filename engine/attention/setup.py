@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from octavo.engine.attention.plan import ReadingPlan
 from octavo.engine.kernels.dispatch import Kernels
+from octavo.engine.kernels.paged_attention import AttentionState
 from octavo.engine.kernels.select import SelectionLimits
 from octavo.engine.kv.sequence_pages import SequencePages
 from octavo.engine.kv.tiers import Tiers
@@ -23,7 +25,16 @@ class AttentionSetup:
         self.kernels = kernels
         self.scale = scale
         self.page_angles = rope.cos[: self.pool.page_size], rope.sin[: self.pool.page_size]
-        self._limits = SelectionLimits(plan.floor_pages, plan.cap_pages, plan.mass_target)
+        self.limits = SelectionLimits(plan.floor_pages, plan.cap_pages, plan.mass_target)
+
+    def log_sums(self, state: AttentionState) -> Tensor:
+        """Log-sum-exp of the scores in a state, float32 `[rows, heads]`: the same to the bit wherever it is taken."""
+        ops = self.kernels.native
+        if ops is None:
+            return state.highest + torch.log(state.total)
+        out = torch.empty_like(state.total)
+        ops.log_sums(state.highest.data_ptr(), state.total.data_ptr(), out.data_ptr(), out.numel())
+        return out
 
     def select_far(
         self, layer: int, q: Tensor, sequence: SequencePages, num_far: Tensor, distances: Tensor, read: Tensor
@@ -45,6 +56,6 @@ class AttentionSetup:
             self.rope.sin,
             self.scale,
             read,
-            self._limits,
+            self.limits,
             bounds.scratch,
         )

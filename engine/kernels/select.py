@@ -175,15 +175,19 @@ def select_pages_native(
         cos.shape[0],
         None if read is None else read.data_ptr(),
         scale,
-        SHARE_AT_EDGE * layout.page_size,
-        SECTION_WIDTH,
-        limits.mass_target * heads,
+        *selection_numbers(layout, limits, heads),
         limits.floor,
         scratch.reserve(rows * ops.selection_bytes(*selection)).data_ptr(),
         out.data_ptr(),
         counts.data_ptr(),
     )
     return out, counts
+
+
+def selection_numbers(layout: BoundsLayout, limits: SelectionLimits, heads: int) -> tuple[float, float, float]:
+    """A page's mass in tokens at its score, what is taken of a section's widths, and the mass to be covered, as the C
+    code takes them."""
+    return SHARE_AT_EDGE * layout.page_size, SECTION_WIDTH, limits.mass_target * heads
 
 
 class _Query:

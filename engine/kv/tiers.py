@@ -12,7 +12,7 @@ decides what attention reads: a page that is wanted is found, on whatever tier i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,6 +81,10 @@ class Tiers:
     def load_selected(self, layer: int, pages: Ids) -> Ids:
         """`load` for pages that this layer chose: they stay on the device as far as they are worth it."""
         return self._loader.load_selected(layer, pages)
+
+    def note_selected(self, pages: Mapping[int, Ids]) -> None:
+        """What layers chose and read where it is on the device: `load_selected`, without the loading."""
+        self._loader.note_selected(pages)
 
     def expect(self, layer: int, pages: Ids) -> None:
         """Start reading from the store what the next `load` of a layer will probably ask for."""

@@ -17,10 +17,10 @@ CONFIG = EngineConfig(page_size=8, prefill_chunk=32, context=256, max_sequences=
 SPARSE = AttentionConfig(dense_limit=64, window=32, floor=16, cap=32)
 
 
-def hidden_states(engine: Engine, lengths: tuple[int, ...]) -> list[Tensor]:
+def hidden_states(engine: Engine, lengths: tuple[int, ...], tokens: int = 20) -> list[Tensor]:
     """Of every decode step, while prompts of these lengths are answered together."""
     generator = torch.Generator().manual_seed(0)
-    policy = GenerationPolicy(temperature=0.0, max_tokens=20)
+    policy = GenerationPolicy(temperature=0.0, max_tokens=tokens)
     found: list[Tensor] = []
     decode = engine._runner.decode
 
@@ -56,6 +56,31 @@ def test_steps_are_the_decoders(make_hf_folder: Callable[..., Path], family: str
     got, expected = hidden_states(engine, (5, 60, 61, 150)), hidden_states(plain, (5, 60, 61, 150))
     assert len(got) == len(expected)
     assert all(torch.equal(one, other) for one, other in zip(got, expected, strict=True))
+
+
+@pytest.mark.parametrize("slots", [None, 12], ids=["on the device", "few on the device"])
+@pytest.mark.parametrize("far_positions", ["closed up", "one angle"])
+def test_one_sequence_that_selects(make_hf_folder: Callable[..., Path], far_positions: Any, slots: int | None) -> None:
+    """Far past the trained length of 256, and where what a layer selects has to be loaded first."""
+    folder = make_hf_folder("llama")
+    attention = replace(SPARSE, far_positions=far_positions, dense_limit=96)
+    config = replace(CONFIG, kv_codec="k8v4", attention=attention, context=700, host_bytes=2**22)
+    if slots is not None:
+        least = load(folder, config).cache
+        config = replace(config, kv_bytes=least.nbytes // 3)
+    found = []
+    for is_native in (True, False):
+        engine = load(folder, config)
+        if not is_native:
+            engine._runner._steps = None
+        states = hidden_states(engine, (90,), 30) + hidden_states(engine, (400,), 20)
+        counters = engine.cache.tiers.counters
+        found.append((states, counters.layer_reads, counters.streamed_layers > 0))
+    (got, *counts), (expected, *expected_counts) = found
+    assert counts == expected_counts
+    assert len(got) == len(expected) > 40
+    assert all(torch.equal(one, other) for one, other in zip(got, expected, strict=True))
+    assert counts[1] == (slots is not None)
 
 
 def test_other_kernels_decode_without(make_hf_folder: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:

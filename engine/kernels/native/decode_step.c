@@ -1,10 +1,14 @@
 #include "decode_step.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "ops.h"
 
 #define AT(type, address) ((type)(uintptr_t)(address))
+
+/* As many pages as a group of engine/config.py has. */
+enum { MOST_SELECTED = 64 };
 
 static const char no_memory[] = "there is no memory for it";
 
@@ -92,20 +96,68 @@ static const char *project(const Run *run, const LayerWords *layer, int64_t numb
     return problem;
 }
 
+static const char *attend_pages(const Run *run, Attention *a) {
+    const StepWords *step = run->step;
+    memcpy(&a->pages.layout, AT(const void *, step->layout), sizeof a->pages.layout);
+    a->pages.data = AT(uint8_t *, step->slab);
+    a->pages.slots = step->slots_in_slab;
+    const char *problem = find_pages_problem(a);
+    return problem == NULL && !op_attend_pages(run->kernels, a) ? no_memory : problem;
+}
+
 static const char *attend(const Run *run, int64_t number) {
     const StepWords *step = run->step;
     Attention a = attention_of(run);
-    memcpy(&a.pages.layout, AT(const void *, step->layout), sizeof a.pages.layout);
-    a.pages.data = AT(uint8_t *, step->slab);
-    a.pages.slots = step->slots_in_slab;
     a.slots = AT(const int32_t *, step->slots) + number * step->n * step->most_pages;
     a.distances = AT(const int32_t *, step->distances);
     a.num_pages = AT(const int32_t *, step->counts);
     a.max_pages = step->most_pages;
     a.fresh = true;
-    const char *problem = find_pages_problem(&a);
-    if (problem == NULL && !op_attend_pages(run->kernels, &a)) problem = no_memory;
-    return problem;
+    return attend_pages(run, &a);
+}
+
+void log_sums(const float *highest, const float *total, float *out, int64_t count) {
+    for (int64_t i = 0; i < count; i++) out[i] = highest[i] + logf(total[i]);
+}
+
+/* Selects far pages of a layer, and attends to them if all are on the device; otherwise `*missing` is set. */
+static const char *attend_far(const Run *run, int64_t number, bool *missing) {
+    const FarWords *far = AT(const FarWords *, run->step->far);
+    const ModelWords *m = run->model;
+    const double *numbers = AT(const double *, far->numbers);
+    Attention a = attention_of(run);
+    float read[MOST_QUERY_HEADS];
+    if (m->heads > MOST_QUERY_HEADS || far->cap > MOST_SELECTED) return "there are too many heads or pages to select";
+    log_sums(a.state.highest, a.state.total, read, m->heads);
+    int32_t *chosen = AT(int32_t *, far->chosen) + number * far->cap;
+    int32_t *count = AT(int32_t *, far->chosen_counts) + number;
+    const Select select = {
+        .layout = far->layout, .q = run->scratch.query, .rows = 1, .heads = m->heads,
+        .bounds = AT(const uint8_t *, far->bounds) + number * far->bounds_stride, .capacity = far->capacity,
+        .sections = AT(const uint8_t *, far->sections) + number * far->sections_stride,
+        .page_ids = AT(const int32_t *, far->page_ids), .pages = far->pages,
+        .num_pages = AT(const int32_t *, far->num_pages), .distances = AT(const int32_t *, far->angles),
+        .shared = far->shared != 0, .cos = a.cos, .sin = a.sin, .angles = m->angles, .read = read, .scale = run->scale,
+        .tokens = (float)numbers[0], .section_width = (float)numbers[1], .mass_target = numbers[2],
+        .floor = far->floor, .cap = far->cap, .scratch = AT(uint8_t *, far->scratch), .out = chosen, .counts = count};
+    const char *problem = find_select_problem(&select);
+    if (problem != NULL) return problem;
+    op_select(run->kernels, &select);
+    int32_t slots[MOST_SELECTED], distances[MOST_SELECTED];
+    const int32_t *of_pages = AT(const int32_t *, far->device_slots) + number * far->device_stride;
+    const int32_t *as_they_stand = AT(const int32_t *, far->distances);
+    for (int32_t i = 0; i < *count; i++) {
+        slots[i] = of_pages[select.page_ids[chosen[i]]];
+        if (slots[i] < 0) *missing = true;
+        distances[i] = far->closed_up ? (int32_t)(far->closed_end + (*count - i) * run->step->page_size)
+                                      : as_they_stand[chosen[i]];
+    }
+    if (*missing) return NULL;
+    a.slots = slots;
+    a.distances = distances;
+    a.num_pages = count;
+    a.max_pages = *count;
+    return attend_pages(run, &a);
 }
 
 static const char *finish_layer(const Run *run, const LayerWords *layer, int64_t number) {
@@ -141,16 +193,21 @@ static const char *finish_layer(const Run *run, const LayerWords *layer, int64_t
 }
 
 const char *op_decode_step(const KernelTable *kernels, const ModelWords *model, const StepWords *step, float eps,
-                           float scale, int64_t first, int64_t last) {
+                           float scale, int64_t *stage, int64_t last) {
     Run run = {kernels, model, step, eps, scale, {0}};
     lay_out(model, step->n, AT(float *, step->scratch), &run.scratch);
     const char *problem = NULL;
-    for (int64_t stage = first; stage < last && problem == NULL; stage++) {
-        const int64_t number = stage / STAGES;
+    for (; *stage < last && problem == NULL; ++*stage) {
+        const int64_t number = *stage / STAGES;
         const LayerWords *layer = AT(const LayerWords *, model->layers) + number;
-        switch (stage % STAGES) {
+        bool missing = false;
+        switch (*stage % STAGES) {
         case 0: problem = project(&run, layer, number); break;
-        case 1: problem = attend(&run, number); break;
+        case 1:
+            problem = attend(&run, number);
+            if (problem == NULL && step->far) problem = attend_far(&run, number, &missing);
+            if (missing) return problem;
+            break;
         default: problem = finish_layer(&run, layer, number);
         }
     }

@@ -20,6 +20,17 @@ typedef struct {
     int64_t cos, sin, angles;
 } ModelWords;
 
+/* What one sequence selects from, where it does: see Select in select.h, and AttentionConfig for where pages stand that
+ * are closed up. `device_slots` int32 [num_layers, device_stride] says of every page where it is, -1 where it is not;
+ * `chosen` int32 [num_layers, cap] and `chosen_counts` int32 [num_layers] receive what each layer selects. */
+typedef struct {
+    BoundsLayout layout;
+    int64_t bounds, bounds_stride, capacity, sections, sections_stride;
+    int64_t page_ids, pages, num_pages, angles, shared, scratch, floor, cap;
+    int64_t device_slots, device_stride, distances, closed_up, closed_end;
+    int64_t chosen, chosen_counts, numbers;  /* double [3]: tokens, section_width, mass_target of Select */
+} FarWords;
+
 /* Slots are int32 [num_layers, n, most_pages] and [num_layers, n] of unfinished pages; `scratch` is as large as
  * decode_scratch_bytes() says, begins with the queries float32 [n, heads, dim] of the layer at hand, and must stay the
  * same from one stage to the next. */
@@ -30,6 +41,7 @@ typedef struct {
     int64_t slots, distances, counts, most_pages;
     int64_t tail_slots, offsets, tail_tokens;
     int64_t highest, total, values;
+    int64_t far;  /* FarWords, where n is 1; or none */
 } StepWords;
 
 /* A layer has three stages: queries, keys and values of the new tokens, written to the unfinished pages; attention over
@@ -38,9 +50,13 @@ enum { STAGES = 3 };
 
 int64_t decode_scratch_bytes(const ModelWords *model, int64_t n);
 
-/* The stages from `first` to before `last`, numbered through all layers. Returns what is wrong with a slot, an offset or
- * a count, or that memory is missing, or NULL. */
+/* The stages from `*stage` on to before `last`, numbered through all layers. It ends early where a selected page is not on
+ * the device: `*stage` is then the attention stage of that layer, which lacks the selected pages alone. Returns what is
+ * wrong with a slot, an offset or a count, or that memory is missing, or NULL. */
 const char *op_decode_step(const KernelTable *kernels, const ModelWords *model, const StepWords *step, float eps,
-                           float scale, int64_t first, int64_t last);
+                           float scale, int64_t *stage, int64_t last);
+
+/* highest + log(total), as selection takes it. */
+void log_sums(const float *highest, const float *total, float *out, int64_t count);
 
 #endif

@@ -86,16 +86,28 @@ static PyObject *ops_decode_scratch_bytes(PyObject *object, Arguments arguments,
     return PyLong_FromLongLong(decode_scratch_bytes(model, n));
 }
 
-/* decode_step(model, step, eps, scale, first, last) */
+/* decode_step(model, step, eps, scale, first, last) -> the stage at which it ended */
 static PyObject *ops_decode_step(PyObject *object, Arguments arguments, Py_ssize_t count) {
     ARGUMENTS(6);
     const ModelWords *model = POINTER;
     const StepWords *step = POINTER;
     const float eps = (float)REAL, scale = (float)REAL;
-    const int64_t first = INTEGER, last = INTEGER;
+    int64_t stage = INTEGER;
+    const int64_t last = INTEGER;
     const char *problem;
-    RUN(SMALL_WORK + 1, problem = op_decode_step(self->kernels, model, step, eps, scale, first, last));
+    RUN(SMALL_WORK + 1, problem = op_decode_step(self->kernels, model, step, eps, scale, &stage, last));
     REFUSE("decode_step", problem);
+    return PyLong_FromLongLong(stage);
+}
+
+/* log_sums(highest, total, out, count) */
+static PyObject *ops_log_sums(PyObject *object, Arguments arguments, Py_ssize_t count) {
+    ARGUMENTS(4);
+    (void)self;
+    const float *highest = POINTER, *total = POINTER;
+    float *out = POINTER;
+    const int64_t numbers = INTEGER;
+    RUN(0, log_sums(highest, total, out, numbers));
     Py_RETURN_NONE;
 }
 
@@ -352,6 +364,7 @@ static PyMethodDef ops_methods[] = {
     METHOD(linear, "Products of some vectors with the rows of matrices."),
     METHOD(decode_scratch_bytes, "Bytes of scratch memory of a decode step."),
     METHOD(decode_step, "Stages of a decode step."),
+    METHOD(log_sums, "Logarithms of sums of exponentials."),
     METHOD(tile_bytes, "Bytes of a matrix in tiles."),
     METHOD(pack_tiles, "Arrange rows of blocks in tiles."),
     METHOD(expand_tiles, "Expand tiles to columns of float32 or bfloat16."),
