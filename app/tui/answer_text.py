@@ -23,7 +23,7 @@ def answer_content(message: StoredMessage, texts: Mapping[int, str], remembered:
     sections = [
         _budget(record, width),
         _citations(record),
-        _pages(record, texts, width),
+        _pages(record, texts, width, is_written=message.status != "streaming"),
         _left_out(record),
         _section("Remembered things in its prompt", remembered),
     ]
@@ -89,8 +89,10 @@ def _citations(record: Mapping[str, Any]) -> Content:
     return _section("Citations and evidence", lines)
 
 
-def _pages(record: Mapping[str, Any], texts: Mapping[int, str], width: int) -> Content:
+def _pages(record: Mapping[str, Any], texts: Mapping[int, str], width: int, *, is_written: bool) -> Content:
     pages = record.get("pages")
+    if not pages and not is_written:
+        return _section("Pages read", ["They are counted when the answer has ended; the Pages tab is live."])
     if not pages:
         return _section("Pages read", ["This answer was given before its pages were recorded."])
     tiers = ", ".join(f"{pages[name]:,} {where}" for name, where in _TIERS if pages.get(name))

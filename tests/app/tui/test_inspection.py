@@ -299,6 +299,7 @@ def test_an_answer_without_a_record_is_told_so():
 
     message = StoredMessage("m", "c", None, "assistant", "Hi", "complete", "", (), "m", {})
     assert "before its pages were recorded" in answer_content(message, {}, [], 60).plain
+    assert "when the answer has ended" in answer_content(replace(message, status="streaming"), {}, [], 60).plain
     dense = replace(message, record={**RECORD, "pages": {**RECORD["pages"], "dense": True}})
     assert "Every page was read for every token." in answer_content(dense, {}, [], 60).plain
     assert timings_content([], 80).plain == "No answer was timed yet."
