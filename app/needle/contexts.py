@@ -64,9 +64,11 @@ def word_context(tokenizer: Tokenizer, task: str, tokens: int, seed: int) -> Con
 
 
 def prompt(tokenizer: Tokenizer, ids: Sequence[int], question: Question) -> list[int]:
-    """The ids of the conversation: text and question as the user's message, and the answer's beginning."""
+    """The ids of text, question and the answer's beginning: as a conversation, or as plain text to be gone on with."""
     from octavo.engine.tokenizer import Message
 
+    if not question.in_chat:
+        return [*ids, *tokenizer.encode(f"{question.text} {question.opening}")]
     content = (*ids, *tokenizer.encode(question.text))
     message = Message("user", tokenizer.decode(content), content)
     return tokenizer.encode_chat([message]) + tokenizer.encode(question.opening)

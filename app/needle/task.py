@@ -14,7 +14,8 @@ class Question:
     """One question about a text, and what counts as its answer.
 
     `opening` is how the answer begins, given to the model as in RULER, so that it goes on with the value. `depth` is
-    where the needle lies, None where there is no such place.
+    where the needle lies, None where there is no such place. A question `in_chat` is put as a user's message, any other
+    as text that goes on after the haystack.
     """
 
     text: str
@@ -23,6 +24,7 @@ class Question:
     is_value: IsValue
     answer_tokens: int
     depth: float | None
+    in_chat: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,5 +36,5 @@ class Context:
 
     def fingerprint(self) -> str:
         """A hash of all that the model is given and asked."""
-        asked = [[question.text, question.opening, question.answer_tokens] for question in self.questions]
+        asked = [[each.text, each.opening, each.answer_tokens, each.in_chat] for each in self.questions]
         return hashlib.sha256(json.dumps([self.ids, asked]).encode()).hexdigest()
