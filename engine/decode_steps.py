@@ -53,10 +53,6 @@ class NativeSteps:
             return None
         return cls(decoder, setup, state, ops)
 
-    @property
-    def nbytes(self) -> int:
-        return self._scratch.nbytes
-
     def decode(self, token_ids: Tensor, positions: list[int], sequences: list[SequencePages]) -> Tensor:
         """Hidden states as `ModelRunner.decode` returns them."""
         attention = DecodeAttention(self._setup, positions, sequences, self._state)
@@ -129,7 +125,7 @@ class _Far:
     """FarWords of native/decode_step.h for one row, and what they point to."""
 
     def __init__(self, setup: AttentionSetup, row: Row, heads: int, ops: Ops) -> None:
-        bounds, far, limits, pool = setup.tiers.bounds, row.sequence.far, setup.limits, setup.pool
+        bounds, far, limits, pool = setup.tiers.bounds, row.sequence.far, setup.token_limits, setup.pool
         assert bounds is not None
         assert far is not None
         num_ids, shape = len(far.ids), sizes(bounds.layout)

@@ -151,7 +151,9 @@ class DecodeAttention:
     def _select(self, layer: int, q: Tensor, row: Row, state: AttentionState) -> Ids:
         """Indices of the far pages that this layer reads for a row, by what its other pages gave already."""
         read = self._setup.log_sums(state)[:, None]
-        chosen, counts = self._setup.select_far(layer, q[:, None], row.sequence, row.far_count, row.far_angles, read)
+        chosen, counts = self._setup.select_far(
+            layer, q[:, None], row.sequence, row.far_count, row.far_angles, read, self._setup.token_limits
+        )
         indices: Ids = chosen[0, : int(counts[0])].cpu().numpy().astype(np.int64)
         row.chose(layer, indices)
         return indices

@@ -25,7 +25,9 @@ class AttentionSetup:
         self.kernels = kernels
         self.scale = scale
         self.page_angles = rope.cos[: self.pool.page_size], rope.sin[: self.pool.page_size]
-        self.limits = SelectionLimits(plan.floor_pages, plan.cap_pages, plan.mass_target)
+        self.prefill_limits = SelectionLimits(plan.floor_pages, plan.cap_pages, plan.mass_target)
+        # A new token reads all it may: it costs little, and it finds what an estimate that is too low would leave out.
+        self.token_limits = SelectionLimits(plan.cap_pages, plan.cap_pages, plan.mass_target)
 
     def log_sums(self, state: AttentionState) -> Tensor:
         """Log-sum-exp of the scores in a state, float32 `[rows, heads]`: the same to the bit wherever it is taken."""
@@ -37,7 +39,14 @@ class AttentionSetup:
         return out
 
     def select_far(
-        self, layer: int, q: Tensor, sequence: SequencePages, num_far: Tensor, distances: Tensor, read: Tensor
+        self,
+        layer: int,
+        q: Tensor,
+        sequence: SequencePages,
+        num_far: Tensor,
+        distances: Tensor,
+        read: Tensor,
+        limits: SelectionLimits,
     ) -> tuple[Tensor, Tensor]:
         """Which of its far pages the rows of one sequence read in a layer, of `num_far` int32 [rows]: see
         `select_pages_torch`."""
@@ -56,6 +65,6 @@ class AttentionSetup:
             self.rope.sin,
             self.scale,
             read,
-            self.limits,
+            limits,
             bounds.scratch,
         )

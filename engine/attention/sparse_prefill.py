@@ -96,7 +96,7 @@ class SparsePrefillAttention(PrefillAttention):
             read.append(lse[:, rows].mean(dim=1))
         chosen, counts = self._setup.select_far(
             layer, torch.stack(pooled)[:, None], self._pages, self._far_counts, self._distances,
-            torch.stack(read)[:, None].float(),
+            torch.stack(read)[:, None].float(), self._setup.prefill_limits,
         )  # fmt: skip
         return chosen.cpu().numpy().astype(np.int64), counts.cpu().numpy().astype(np.int64)
 
