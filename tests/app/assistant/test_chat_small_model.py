@@ -97,7 +97,7 @@ def test_killed_during_an_answer_it_keeps_what_was_there_a_second_before(octavo_
         [sys.executable, "-m", "octavo.app", *arguments, "--model", str(small_model), "--max-tokens", "2000"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        env=os.environ,
+        env=os.environ | {"OCTAVO_NATIVE_ISA": "portable"},  # slowly, so that the answer lasts
     )
     assert process.stdout is not None
     seen: list[tuple[float, str]] = []

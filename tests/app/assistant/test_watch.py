@@ -34,7 +34,7 @@ def clock():
 @pytest.fixture
 def chat():
     engine = SimpleNamespace(cache=Cache(), device="cpu")
-    return SimpleNamespace(assistant=SimpleNamespace(engine=engine), model="m")
+    return SimpleNamespace(assistant=SimpleNamespace(engine=engine, store=None), model="m")
 
 
 def test_an_idle_conversation_leaves_the_device_after_its_time_and_the_open_one_stays(clock, chat):

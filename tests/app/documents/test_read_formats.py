@@ -182,7 +182,7 @@ def test_limits_end_the_file_and_not_the_program(tmp_path: Path, make_archive: M
     slow.write_text("word " * 400_000)
     with Reader(Limits(file_bytes=10_000_000)) as small:
         assert "larger" in small.read(bomb).facts["notes"][0]
-    with Reader(Limits(wall_seconds=0.2)) as hasty:
+    with Reader(Limits(wall_seconds=0.02)) as hasty:
         document = hasty.read(slow)
         assert (document.outcome, document.facts["notes"]) == (
             Outcome.FAILED,
