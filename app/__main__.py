@@ -12,6 +12,8 @@ def main() -> None:
     # kernels' own threads and from other programs: beside a busy program prefill fell to a tenth. Sleeping instead
     # costs a fifth of prefill on a quiet machine, and nothing of decoding.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    # Its C++ parts would write warnings to stderr, across the screen.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     sys.exit(run())
 
 
