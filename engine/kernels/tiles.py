@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from octavo.engine.huge_pages import huge_zeros
-from octavo.engine.weights.formats import Format
-from octavo.engine.weights.matrix import BlockMatrix, Weight
+from octavo.engine.kv.codec import padded
+from octavo.engine.weights.matrix import BlockMatrix, FormatMatrix, Weight
 
 if TYPE_CHECKING:
     from octavo.engine.kernels._native import Ops
@@ -24,35 +24,20 @@ TILE_ROWS = 16
 
 
 @dataclass(frozen=True, eq=False)
-class TiledMatrix:
+class TiledMatrix(FormatMatrix):
     """A matrix in tiles, on the CPU. data: uint8 [tiles * tile_bytes]."""
 
     ops: Ops
-    format: Format
-    shape: tuple[int, int]
-    data: Tensor
-
-    @property
-    def nbytes(self) -> int:
-        return self.data.numel()
-
-    @property
-    def format_name(self) -> str:
-        return self.format.name
-
-    @property
-    def device(self) -> torch.device:
-        return self.data.device
 
     @property
     def tile_bytes(self) -> int:
-        return self.nbytes // -(-self.shape[0] // TILE_ROWS)
+        return self.nbytes * TILE_ROWS // padded(self.shape[0], TILE_ROWS)
 
     def expand(self, out: Tensor, rows: slice) -> Tensor:
         """Rows from the beginning of a tile on, as columns: a view [cols, n] of `out`, float32 or bfloat16, which
         is contiguous and has room for n rounded up to whole tiles."""
         count, cols = rows.stop - rows.start, self.shape[1]
-        stride = -(-count // TILE_ROWS) * TILE_ROWS
+        stride = padded(count, TILE_ROWS)
         start = self.data.data_ptr() + rows.start // TILE_ROWS * self.tile_bytes
         is_bf16 = out.dtype is torch.bfloat16
         self.ops.expand_tiles(self.format.ggml_type, start, count, cols, out.data_ptr(), is_bf16)
@@ -61,13 +46,12 @@ class TiledMatrix:
     def dequantize(self, dtype: torch.dtype, rows: slice | None = None) -> Tensor:
         start, stop, _ = (rows or slice(None)).indices(self.shape[0])
         first = start // TILE_ROWS * TILE_ROWS
-        tiles = -(-(stop - first) // TILE_ROWS)
-        out = torch.empty(self.shape[1] * tiles * TILE_ROWS)
+        out = torch.empty(self.shape[1] * padded(stop - first, TILE_ROWS))
         return self.expand(out, slice(first, stop))[:, start - first :].t().to(dtype).contiguous()
 
     def gather_rows(self, ids: Tensor, dtype: torch.dtype) -> Tensor:
         rows, cols = self.shape
-        ids = ids.contiguous()
+        ids = ids.to(torch.int64).contiguous()
         out = torch.empty(ids.numel(), cols)
         self.ops.gather_tile_rows(
             self.format.ggml_type, self.data.data_ptr(), rows, cols, ids.data_ptr(), ids.numel(), out.data_ptr()
@@ -97,11 +81,11 @@ class Arranger:
             return matrix
         data = self._take(size)
         self._ops.pack_tiles(kind, matrix.data.data_ptr(), matrix.data.shape[1], rows, cols, data.data_ptr())
-        return TiledMatrix(self._ops, matrix.format, matrix.shape, data)
+        return TiledMatrix(matrix.format, matrix.shape, data, self._ops)
 
     def _take(self, size: int) -> Tensor:
         """Memory that is all zero."""
-        room = -(-size // _ALIGNMENT) * _ALIGNMENT
+        room = padded(size, _ALIGNMENT)
         if len(self._block) < room:
             self._block = huge_zeros(max(room, _BLOCK_BYTES))
         taken, self._block = self._block[:size], self._block[room:]

@@ -40,24 +40,12 @@ class Weight(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class BlockMatrix:
-    """A matrix in a GGUF format; dense formats (F16, BF16, F32) are held as raw bytes too.
-
-    data: uint8 [rows, row_bytes], contiguous; on a CPU usually a view of the memory-mapped file.
-    """
+class FormatMatrix:
+    """What the matrices in a GGUF format have in common. data: their bytes, uint8."""
 
     format: Format
     shape: tuple[int, int]
     data: Tensor
-
-    def __post_init__(self) -> None:
-        expected = (self.shape[0], self.format.row_bytes(self.shape[1]))
-        shape = tuple(self.data.shape)
-        if self.data.dtype != torch.uint8 or shape != expected or not self.data.is_contiguous():
-            raise ValueError(
-                f"a {self.format.name} matrix {self.shape} takes contiguous uint8 data {expected}, "
-                f"not {self.data.dtype} {shape}"
-            )
 
     @property
     def nbytes(self) -> int:
@@ -70,6 +58,23 @@ class BlockMatrix:
     @property
     def device(self) -> torch.device:
         return self.data.device
+
+
+@dataclass(frozen=True, eq=False)
+class BlockMatrix(FormatMatrix):
+    """A matrix in a GGUF format; dense formats (F16, BF16, F32) are held as raw bytes too.
+
+    data: uint8 [rows, row_bytes], contiguous; on a CPU usually a view of the memory-mapped file.
+    """
+
+    def __post_init__(self) -> None:
+        expected = (self.shape[0], self.format.row_bytes(self.shape[1]))
+        shape = tuple(self.data.shape)
+        if self.data.dtype != torch.uint8 or shape != expected or not self.data.is_contiguous():
+            raise ValueError(
+                f"a {self.format.name} matrix {self.shape} takes contiguous uint8 data {expected}, "
+                f"not {self.data.dtype} {shape}"
+            )
 
     def dequantize(self, dtype: torch.dtype, rows: slice | None = None) -> Tensor:
         data = self.data if rows is None else self.data[rows]

@@ -111,6 +111,15 @@ static PyObject *ops_log_sums(PyObject *object, Arguments arguments, Py_ssize_t 
     Py_RETURN_NONE;
 }
 
+/* A matrix: its format, data, the bytes of a row where it is not in tiles, and rows. */
+#define READ_MATRIX(matrix)                                       \
+    do {                                                          \
+        (matrix).format = INTEGER;                                \
+        (matrix).data = POINTER;                                  \
+        if (!(matrix).tiled) (matrix).row_bytes = INTEGER;        \
+        (matrix).rows = INTEGER;                                  \
+    } while (0)
+
 /* tile_bytes(format, rows, cols): 0 for a format that has no tiles. */
 static PyObject *ops_tile_bytes(PyObject *object, Arguments arguments, Py_ssize_t count) {
     ARGUMENTS(3);
@@ -124,10 +133,7 @@ static PyObject *ops_tile_bytes(PyObject *object, Arguments arguments, Py_ssize_
 static PyObject *ops_pack_tiles(PyObject *object, Arguments arguments, Py_ssize_t count) {
     ARGUMENTS(6);
     Matrix matrix = {0};
-    matrix.format = INTEGER;
-    matrix.data = POINTER;
-    matrix.row_bytes = INTEGER;
-    matrix.rows = INTEGER;
+    READ_MATRIX(matrix);
     const int64_t cols = INTEGER;
     uint8_t *out = POINTER;
     RUN(matrix.rows * cols, op_pack_tiles(self->kernels, &matrix, cols, out));
@@ -138,9 +144,7 @@ static PyObject *ops_pack_tiles(PyObject *object, Arguments arguments, Py_ssize_
 static PyObject *ops_expand_tiles(PyObject *object, Arguments arguments, Py_ssize_t count) {
     ARGUMENTS(6);
     Matrix matrix = {.tiled = true};
-    matrix.format = INTEGER;
-    matrix.data = POINTER;
-    matrix.rows = INTEGER;
+    READ_MATRIX(matrix);
     const int64_t cols = INTEGER;
     void *out = POINTER;
     const bool out_bf16 = FLAG;
@@ -152,9 +156,7 @@ static PyObject *ops_expand_tiles(PyObject *object, Arguments arguments, Py_ssiz
 static PyObject *ops_gather_tile_rows(PyObject *object, Arguments arguments, Py_ssize_t count) {
     ARGUMENTS(7);
     Matrix matrix = {.tiled = true};
-    matrix.format = INTEGER;
-    matrix.data = POINTER;
-    matrix.rows = INTEGER;
+    READ_MATRIX(matrix);
     const int64_t cols = INTEGER;
     const int64_t *ids = POINTER;
     const int64_t n = INTEGER;
@@ -172,10 +174,7 @@ static PyObject *ops_gather_tile_rows(PyObject *object, Arguments arguments, Py_
 static PyObject *ops_dequantize(PyObject *object, Arguments arguments, Py_ssize_t count) {
     ARGUMENTS(7);
     Matrix matrix = {0};
-    matrix.format = INTEGER;
-    matrix.data = POINTER;
-    matrix.row_bytes = INTEGER;
-    matrix.rows = INTEGER;
+    READ_MATRIX(matrix);
     const int64_t cols = INTEGER;
     void *out = POINTER;
     const bool out_bf16 = FLAG;
