@@ -10,6 +10,7 @@ from octavo.storage.pagestore.core import Core
 from octavo.storage.pagestore.errors import PageStoreError, why_not
 from octavo.storage.pagestore.index import StoredPage
 from octavo.storage.pagestore.laying import header_buffer
+from octavo.storage.pagestore.pins import unpin
 from octavo.storage.pagestore.records import PageHeader, Shape
 from octavo.storage.pagestore.room import drop_rows, remove_segment
 
@@ -40,7 +41,7 @@ def finish_forgetting(core: Core, owner: str) -> int:
         erase(core, sole)
         with core.index.atomic(durable=True) as connection:
             connection.execute("DELETE FROM owners WHERE owner = ?", [owner])
-            connection.execute("DELETE FROM pins WHERE owner = ?", [owner])
+        unpin(core, owner)
         # Pages that were evicted or never committed left their bytes where no page is now.
         _erase_free_space(core)
     except OSError as error:

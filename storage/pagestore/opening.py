@@ -7,6 +7,7 @@ from pathlib import Path
 
 from octavo.storage.errors import StorageError
 from octavo.storage.lock import DatabaseBusyError, WriterLock
+from octavo.storage.pagestore import pins
 from octavo.storage.pagestore.aligned_io import UNIT, System, direct_works
 from octavo.storage.pagestore.core import INDEX_FILE, Core
 from octavo.storage.pagestore.erasing import finish_forgetting
@@ -52,10 +53,11 @@ def open_writer(folder: Path, cap: int | None, system: System, direct: bool | No
         index = Index(path, write=True, longest_log=_longest_log(cap))
     core = Core(folder, cap, files, index, writable=True)
     try:
-        _load(core, found)
+        knows_pins = _load(core, found)
         if lost:
             num_pages = index.look("SELECT count(*) FROM pages")[0][0]
-            core.note(f"The index of the page store {lost}; {num_pages:,} pages were found again.")
+            unknown = "" if knows_pins else " What was pinned in it is not known any more; pin it again."
+            core.note(f"The index of the page store {lost}; {num_pages:,} pages were found again.{unknown}")
         for (owner,) in index.look("SELECT owner FROM forgetting"):
             finish_forgetting(core, owner)
         enforce_cap(core)
@@ -92,8 +94,11 @@ def rebuild(core: Core) -> None:
     core.note("The index of the page store was damaged while it was open, and was made again.")
 
 
-def _load(core: Core, found: dict[int, int]) -> None:
-    """Fill the map from the index, and bring the index in line with the segments that are there."""
+def _load(core: Core, found: dict[int, int]) -> bool:
+    """Fill the map from the index, and bring the index in line with the segments that are there.
+
+    False if only the index knows what is pinned.
+    """
     index = core.index
     core.totals.update(index.counters())
     listed = dict(index.look("SELECT number, units FROM segments"))
@@ -125,6 +130,7 @@ def _load(core: Core, found: dict[int, int]) -> None:
         elif not core.extents.used_units(number):
             remove_segment(core, number)
     core.last_epoch = index.look("SELECT coalesce(max(id), 0) FROM pages")[0][0]
+    return pins.restore(core)
 
 
 def _longest_log(cap: int | None) -> int:

@@ -106,6 +106,10 @@ class SegmentFiles:
         """What was written to the segment is on the disk afterwards. Raises OSError."""
         self._system.sync(self._descriptor(number))
 
+    def sync_folder(self, folder: Path) -> None:
+        """Which files are in this folder, ours or one below it, is on the disk afterwards. Raises OSError."""
+        self._system.sync_folder(folder)
+
     def erase(self, number: int, start: int, num_units: int) -> int:
         """Make the range read as zeros; returns the bytes written for that. Raises OSError.
 

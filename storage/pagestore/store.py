@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from octavo.storage.lock import WriterLock
-from octavo.storage.pagestore import opening
+from octavo.storage.pagestore import opening, pins
 from octavo.storage.pagestore.aligned_io import UNIT
 from octavo.storage.pagestore.compaction import compact
 from octavo.storage.pagestore.core import Core
@@ -113,7 +113,8 @@ class Store:
 
         Raises PageStoreError, PageStoreBusyError if this process only reads the store.
         """
-        self._session.changing(lambda core: _pin(core, owner, pinned), settled=False)
+        change = pins.pin if pinned else pins.unpin
+        self._session.changing(lambda core: change(core, owner), settled=False)
 
     def pinned(self) -> frozenset[str]:
         """Owners whose pages are pinned; none if the index cannot be read."""
@@ -231,19 +232,14 @@ class Store:
         self.close()
 
 
-def _pin(core: Core, owner: str, pinned: bool) -> None:
-    statement = "INSERT OR IGNORE INTO pins VALUES (?)" if pinned else "DELETE FROM pins WHERE owner = ?"
-    with core.index.atomic(durable=True) as connection:
-        connection.execute(statement, [owner])
-
-
 def _clear(core: Core) -> int:
     before = core.num_bytes
     core.leases.wait(core.leases.held())
     for number in core.extents.segments:
         remove_segment(core, number)
     with core.index.atomic(durable=True) as connection:
-        for table in ("pages", "owners", "forgetting", "pins"):
+        for table in ("pages", "owners", "forgetting"):
             connection.execute(f"DELETE FROM {table}")  # noqa: S608
+    pins.unpin_all(core)
     core.index.checkpoint()
     return before - core.num_bytes

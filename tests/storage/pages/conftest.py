@@ -92,7 +92,8 @@ class Kit:
         return sorted(self.folder.glob("*.pages"))
 
     def bytes_on_disk(self) -> int:
-        return sum(path.stat().st_size for path in self.folder.iterdir() if path.name != "store.lock")
+        files = (path for path in self.folder.iterdir() if path.is_file() and path.name != "store.lock")
+        return sum(path.stat().st_size for path in files)
 
     def evict(self, page: Page) -> None:
         """Drop a page as eviction does."""

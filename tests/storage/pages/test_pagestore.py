@@ -193,10 +193,10 @@ def test_a_batch_is_synced_once(kit: Any, system: Any) -> None:
 def test_files_are_private(kit: Any) -> None:
     kit.space().write([kit.page(1)])
 
-    modes = {stat.S_IMODE(path.stat().st_mode) for path in kit.folder.iterdir()}
+    kit.opened[0].pin("ann")
 
-    assert stat.S_IMODE(kit.folder.stat().st_mode) == 0o700
-    assert modes == {0o600}
+    for path in (kit.folder, *kit.folder.rglob("*")):
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
 
 
 def test_a_folder_open_to_others_is_closed_to_them(kit: Any) -> None:

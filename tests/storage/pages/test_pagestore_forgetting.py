@@ -13,7 +13,7 @@ from octavo.storage.pages import PageStoreError
 
 def holds(folder: Path, data: bytes) -> bool:
     """Whether any file of the store holds these bytes."""
-    return any(data in path.read_bytes() for path in folder.iterdir())
+    return any(data in path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
 def packed(tokens: tuple[int, ...]) -> bytes:

@@ -113,3 +113,56 @@ def test_a_probe_left_behind_and_foreign_files_are_no_segments(kit: Any) -> None
 
     assert kit.kept(kit.space(), [kit.page(1)]) == [True]
     assert kit.opened[0].stats().num_segments == 1
+
+
+@pytest.mark.parametrize("owner", ["ann", "document:7f", "a/b %2F ü.", ".."])
+@pytest.mark.parametrize("end", ["lost", "damaged", "damaged while open"])
+def test_pins_outlive_the_index(kit: Any, owner: str, end: str) -> None:
+    space = kit.space(4 << 20)
+    space.write(kit.chain(0, 60, owner=owner))
+    kit.opened[0].pin(owner)
+    kit.opened[0].pin("nobody any more")
+    kit.opened[0].pin("nobody any more", False)
+    if end == "lost":
+        kit.lose_index_after_closing()
+        space = kit.space(4 << 20)
+    elif end == "damaged":
+        kit.close()
+        kit.damage_index()
+        space = kit.space(4 << 20)
+    else:
+        kit.opened[0]._session.core.index_is_damaged = True
+        space.write(kit.chain(90, 1))
+    store = kit.opened[0]
+    assert store.pinned() == {owner}
+    for begin in range(1_000, 1_600, 8):
+        space.write(kit.chain(begin, 8, owner="document:2"))
+    assert kit.kept(space, kit.chain(0, 60)) == [True] * 60
+    assert [use.pinned for use in store.owners() if use.owner == owner] == [True]
+
+
+def test_pins_that_only_a_lost_index_knew_are_said_to_be_lost(kit: Any) -> None:
+    kit.space().write(kit.chain(0, 4))
+    kit.opened[0].pin("ann")
+    kit.close()
+    shutil.rmtree(kit.folder / "pins")  # a store from before there was such a folder
+    assert kit.open().pinned() == {"ann"}, "while the index has them, they are laid down"
+    kit.lose_index_after_closing()
+    assert kit.open().pinned() == {"ann"}
+    assert "pin" not in kit.opened[0].stats().problems[0]
+    kit.lose_index_after_closing()
+    shutil.rmtree(kit.folder / "pins")
+    assert kit.open().pinned() == frozenset()
+    assert kit.opened[0].stats().problems[0].endswith("What was pinned in it is not known any more; pin it again.")
+
+
+@pytest.mark.parametrize("end", ["unpin", "forget", "clear"])
+def test_what_is_pinned_no_longer_is_not_pinned_again(kit: Any, end: str) -> None:
+    kit.space().write(kit.chain(0, 4))
+    store = kit.opened[0]
+    store.pin("ann")
+    {"unpin": lambda: store.pin("ann", False), "forget": lambda: store.forget("ann"), "clear": store.clear}[end]()
+    kit.space().write(kit.chain(10, 4))
+    assert kit.opened[0].pinned() == frozenset()
+    kit.lose_index_after_closing()
+    assert kit.open().pinned() == frozenset()
