@@ -131,6 +131,7 @@ def answer_lines(text: str, record: Mapping[str, Any]) -> Iterator[str]:
                 page = f"{names[citation['document']]}, {page}"
             quote = " ".join(citation["quote"].split())
             place = f"characters {citation['start']}-{citation['end']}"
+            place += ", one of several that say so" if citation.get("tied") else ""
             yield f"  [{citation['id']}] {page}{place}: “{quote[:160]}”"
     if record["refused"]:
         if record["missing_words"]:

@@ -15,26 +15,31 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from octavo.app.cli.bench_citations import Citing, citing
 from octavo.app.errors import AppError
 
 if TYPE_CHECKING:
     from octavo.app.documents.embedder import Embedder
-    from octavo.app.documents.retrieve import Candidate
     from octavo.storage.documents import Documents
 
 _AT = 5
 _FOLDER = "retrieval"
 _QUESTIONS = "questions.tsv"
+_CLOSE = "close_questions.tsv"
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question of the bundled set. `answer` is text of its document; empty: the documents do not answer it."""
+    """A question of the bundled set. `answer` is text of its document; empty: the documents do not answer it.
+
+    A close one without an answer is put in the document's own words.
+    """
 
     slice: str
     document: str
     text: str
     answer: str
+    is_close: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +51,7 @@ class Result:
     refused: bool
     coverage: float
     cosine: float
-    cited: tuple[int, int]  # citations with a right id and span, and all
+    citing: Citing
     seconds: dict[str, float]
 
 
@@ -59,24 +64,28 @@ def retrieval(embedder: str, half: str, offline: bool | None, as_json: bool) -> 
     """Retrieval, refusal and citations on the bundled questions.
 
     Every question is asked of all bundled documents together. What refusal weighs was fitted on the questions with even
-    numbers ("set"); the figures are from those with odd numbers ("test"). An answer is cited by quoting the
-    sentence that holds it, without a language model, so the citations measured are those of the code.
+    numbers ("set"); the figures are from those with odd numbers ("test"). Close questions, most of which use a
+    document's words and are not answered by it, have a row of their own. Sentences are cited without a language model:
+    those that hold the answers, word for word and behind the words of their questions ("attributed": the passage with
+    the answer is cited and no other), and with another number of the document in them ("marked" as not borne out).
     """
     results = run(embedder, half, offline)
     report = report_of(results)
     click.echo(f"{report['questions']} questions, {report['unanswerable']} of them without an answer ({half} half)")
-    heads = ("questions", "recall@5", "MRR", "refusal P", "refusal R", "citations")
-    click.echo(f"{'slice':<8} " + " ".join(f"{head:>9}" for head in heads))
-    for name, row in {"all": report, **report["slices"]}.items():
+    heads = ("questions", "recall@5", "MRR", "refusal P", "refusal R", "ids valid", "attributed", "marked")
+    click.echo(f"{'slice':<8} " + " ".join(f"{head:>10}" for head in heads))
+    for name, row in {"all": report, **report["slices"], "close": report["close"]}.items():
         values = (
             row["recall_at_5"],
             row["mrr"],
             row["refusal_precision"],
             row["refusal_recall"],
             row["citation_valid"],
+            row["attributed"],
+            row["wrong_number_marked"],
         )
         shown = [f"{value:.3f}" if value is not None else "-" for value in values]
-        click.echo(f"{name:<8} {row['questions']:>9} " + " ".join(f"{value:>9}" for value in shown))
+        click.echo(f"{name:<8} {row['questions']:>10} " + " ".join(f"{value:>10}" for value in shown))
     click.echo("median ms: " + ", ".join(f"{name} {value:.1f}" for name, value in report["stage_ms"].items()))
     if as_json:
         click.echo(json.dumps(report | {"half": half, "embedder": embedder}))
@@ -109,16 +118,19 @@ def run(embedder: str, half: str, offline: bool | None) -> list[Result]:
 
 
 def _questions(folder: Path, half: str) -> list[Question]:
-    rows = [line.split("\t") for line in (folder / _QUESTIONS).read_text(encoding="utf-8").splitlines()]
-    questions = [Question(*row) for row in rows]
-    return {"set": questions[::2], "test": questions[1::2], "all": questions}[half]
+    found: list[Question] = []
+    for name in (_QUESTIONS, _CLOSE):
+        rows = [line.split("\t") for line in (folder / name).read_text(encoding="utf-8").splitlines()]
+        questions = [Question(*row, is_close=name == _CLOSE) for row in rows]  # type: ignore[arg-type]
+        found += {"set": questions[::2], "test": questions[1::2], "all": questions}[half]
+    return found
 
 
 def _add_all(documents: Documents, folder: Path) -> None:
     from octavo.app.documents.index import Indexer
     from octavo.app.documents.parse import Reader
 
-    paths = sorted(path for path in folder.iterdir() if path.is_file() and path.name != _QUESTIONS)
+    paths = sorted(path for path in folder.iterdir() if path.is_file() and path.suffix != ".tsv")
     with Reader() as reader:
         for result in Indexer(documents, reader).add(paths):
             assert result.status == "added", f"{result.path} is bundled and can be read"
@@ -143,38 +155,22 @@ def _ask(documents: Documents, question: Question, embedder: Embedder | None) ->
                 rank = place
                 break
     cosine = max((candidate.cosine or 0.0 for candidate in found.candidates), default=0.0)
-    cited = (0, 0) if verdict.refused else _cited(documents, question, found.candidates)
+    cited = Citing() if verdict.refused else citing(documents, question, found.candidates)
     return Result(question, rank, verdict.refused, verdict.coverage, cosine, cited, found.seconds)
-
-
-def _cited(documents: Documents, question: Question, candidates: Sequence[Candidate]) -> tuple[int, int]:
-    """Citations of the evidence's best sentence that name a source there is, and whose quote stands at its place."""
-    from octavo.app.documents.citations import check
-    from octavo.app.documents.evidence import gather
-    from octavo.app.documents.question import covered, terms_of
-    from octavo.app.documents.sentences import sentences
-
-    evidence = gather(question.text, candidates, 1200, lambda text: len(text) // 4 + 1)
-    texts = {document.id: documents.text(document) for document in documents.list()}
-    terms, said = terms_of(question.text), []
-    for source in evidence.sources[:2]:
-        spans = sentences(source.text)
-        best = max(spans, key=lambda span: len(covered(terms, [source.text[slice(*span)]])), default=(0, 0))
-        said.append(f"{source.text[slice(*best)]} [{source.id}]")
-    citations = check(" ".join(said), evidence.sources).citations
-    known = {source.id for source in evidence.sources}
-    right = [c for c in citations if c.id in known and texts[c.document][c.start : c.end] == c.quote]
-    return len(right), len(citations)
 
 
 def report_of(results: Sequence[Result]) -> dict[str, Any]:
     """The figures over all results and per slice."""
+    every, close = results, [result for result in results if result.question.is_close]
+    results = [result for result in results if not result.question.is_close]
     slices = dict.fromkeys(result.question.slice for result in results)
-    stages = dict.fromkeys(stage for result in results for stage in result.seconds)
+    stages = dict.fromkeys(stage for result in every for stage in result.seconds)
     return _figures(results) | {
         "slices": {name: _figures([r for r in results if r.question.slice == name]) for name in slices},
+        "close": _figures(close)
+        | {"slices": {name: _figures([r for r in close if r.question.slice == name]) for name in slices}},
         "stage_ms": {
-            stage: round(1e3 * statistics.median(r.seconds.get(stage, 0.0) for r in results), 3) for stage in stages
+            stage: round(1e3 * statistics.median(r.seconds.get(stage, 0.0) for r in every), 3) for stage in stages
         },
     }
 
@@ -184,7 +180,6 @@ def _figures(results: Sequence[Result]) -> dict[str, Any]:
     refused = [result for result in results if result.refused]
     rightly = sum(not result.question.answer for result in refused)
     unanswerable = len(results) - len(answerable)
-    right, cited = (sum(result.cited[part] for result in results) for part in (0, 1))
     return {
         "questions": len(results),
         "unanswerable": unanswerable,
@@ -192,8 +187,14 @@ def _figures(results: Sequence[Result]) -> dict[str, Any]:
         "mrr": _ratio(sum(1 / r.rank for r in answerable if r.rank is not None), len(answerable)),
         "refusal_precision": _ratio(rightly, len(refused)),
         "refusal_recall": _ratio(rightly, unanswerable),
-        "citation_valid": _ratio(right, cited),
+        "citation_valid": _share([result.citing.valid for result in results]),
+        "attributed": _share([result.citing.attributed for result in results]),
+        "wrong_number_marked": _share([result.citing.marked for result in results]),
     }
+
+
+def _share(counts: Sequence[tuple[int, int]]) -> float | None:
+    return _ratio(sum(good for good, _ in counts), sum(number for _, number in counts))
 
 
 def _ratio(part: float, whole: int) -> float | None:

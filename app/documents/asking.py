@@ -10,14 +10,14 @@ from octavo.app.assistant.budget import Budget, Turn
 from octavo.app.documents import prompt
 from octavo.app.documents.answer import NOT_BORNE_OUT, REFUSAL, DocumentAnswer, Prepared, Retrying
 from octavo.app.documents.attempt import Attempt, Task, system_message, user
-from octavo.app.documents.evidence import Evidence, Source, read_whole
+from octavo.app.documents.evidence import read_whole
 from octavo.app.documents.lookup import Lookup, Searcher
 from octavo.app.documents.whole import Whole, WholeDocuments, owner_of
 
 if TYPE_CHECKING:
     from octavo.app.assistant.assistant import Assistant, TextEvent
-    from octavo.app.documents.citations import Entailment
     from octavo.app.documents.embedder import Embedder
+    from octavo.app.documents.support import Entailment
     from octavo.engine.config import GenerationPolicy
     from octavo.engine.encoders import CrossEncoder
     from octavo.engine.tokenizer import Message
@@ -146,7 +146,7 @@ class Asker:
         self, question: Question, lookup: Lookup, whole: Whole | None, is_cancelled: Callable[[], bool]
     ) -> Attempt:
         evidence, among = lookup.evidence, question.among
-        sources = evidence.sources if whole is None else _nearest_first(whole, evidence)
+        sources = evidence.sources if whole is None else whole.sources
         owner = owner_of(whole.document if whole is not None else among[0])
         if whole is None and len(among) > 1:
             owner = SEVERAL
@@ -197,14 +197,6 @@ def _refusal(lookup: Lookup, notes: Sequence[str]) -> DocumentAnswer:
     return DocumentAnswer(
         REFUSAL, "search", True, lookup.verdict, lookup.evidence, None, None, found, tuple(notes), found.seconds
     )
-
-
-def _nearest_first(whole: Whole, evidence: Evidence) -> tuple[Source, ...]:
-    """A document's sources with those in front that retrieval chose: a sentence without an id is looked for there
-    first."""
-    chosen = [source.start for source in evidence.sources if source.document.seq == whole.document.seq]
-    ranks = {start: rank for rank, start in enumerate(chosen)}
-    return tuple(sorted(whole.sources, key=lambda source: ranks.get(source.start, len(ranks))))
 
 
 def _name(whole: Whole | None) -> str:

@@ -11,13 +11,14 @@ from octavo.app.assistant.assistant import Answer
 from octavo.app.assistant.budget import Turn, conversation, fit
 from octavo.app.documents import prompt
 from octavo.app.documents.answer import Mode, Prepared, Retrying
-from octavo.app.documents.citations import Checked, Entailment, check
+from octavo.app.documents.citations import Checked, check
 from octavo.app.documents.pages_read import ReadPart, parts_read
 
 if TYPE_CHECKING:
     from octavo.app.assistant.assistant import Assistant, TextEvent
     from octavo.app.assistant.budget import Budget
     from octavo.app.documents.evidence import Source
+    from octavo.app.documents.support import Entailment
     from octavo.app.documents.whole import Whole
     from octavo.engine.config import GenerationPolicy
     from octavo.engine.tokenizer import Message

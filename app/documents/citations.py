@@ -1,43 +1,34 @@
-"""Citations checked by code: the ids exist, and what a sentence states occurs in the chunk that it cites."""
+"""Citations checked by code: the ids exist, and what a sentence states is said where it is cited."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from octavo.app.documents.passages import Passage, Statement, best_passage, weights
 from octavo.app.documents.question import covered, terms_of
 from octavo.app.documents.sentences import sentences
+from octavo.app.documents.support import Entailment, supports
 
 if TYPE_CHECKING:
     from octavo.app.documents.evidence import Source
 
 _MARK = re.compile(r"\s*\[\s*(C\d+(?:\s*[,;]\s*C\d+)*)\s*\]")
 _ID = re.compile(r"C\d+")
-_NUMBER = re.compile(r"\d+(?:[.,:/\-]\d+)*")
-_NAME = re.compile(r"(?<=[\w,;:)] )[A-ZÄÖÜ][\w’'-]+")
-_ENOUGH = 0.5  # share of a sentence's words that its chunk has to hold
-_FEW = 3  # sources that may bear a sentence of a summary out together
-_NAMES = 0.6  # share of capitalised words, where every noun is written so
-_NEGATION = re.compile(
-    r"\b(?:not|no)\b(?!\.| only| later| more| less| fewer)|\b(?:cannot|never|nicht|kein\w*|nie|niemals)\b|n['’]t\b",
-    re.IGNORECASE,
-)
-_CLAUSE = re.compile(r"[,;:]|\b(?:but|aber|sondern)\b")
-_MOST = 0.75  # share of a statement's words that a clause has to hold before it can deny it
-_GERMAN = re.compile(r"\b(?:der|die|das|und|ist|nicht|ein|eine|mit|von|für)\b")
-
-
-class Entailment(Protocol):
-    """Says whether a premise entails a statement."""
-
-    def entails(self, premise: str, statement: str) -> bool: ...
+_FEW = 3  # sources that may bear a sentence of a summary out together, or are named where they say the same
+_LOOKED_AT = 12  # sources that are asked whether they bear a sentence out, the likeliest first
+_EQUAL = 0.98  # of the best score: what comes so near says it as well
+_BETTER = 1.3  # times the score of the source that the model named: then another one is meant
 
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """A sentence's source: `quote` is text[start:end] of the document, on `page`; `sentence` says what cites it."""
+    """A sentence's source: `quote` is text[start:end] of the document, on `page`; `sentence` says what cites it.
+
+    `by_model` where the model named the source; `tied` where others say the same as well.
+    """
 
     id: str
     document: str
@@ -48,6 +39,7 @@ class Citation:
     supported: bool
     sentence: str
     by_model: bool
+    tied: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """The citation in values that JSON has."""
@@ -74,17 +66,16 @@ def check(
 ) -> Checked:
     """Check each sentence of an answer against the sources it cites.
 
-    Ids that do not exist are taken out of the text. A sentence without an id gets the source that bears it out, if
-    there is one; with `together`, as in a summary, a few sources may bear it out that do not by themselves. Sentences
-    that no source bears out are marked in the text.
+    Ids that do not exist are taken out of the text. A sentence without an id, and one whose source does not bear it
+    out, gets the source that says it best, or the few that say it equally well; with `together`, as in a summary, a few
+    sources may bear it out that do not by themselves. Sentences that no source bears out are marked in the text.
     """
     known = {source.id: source for source in sources}
     pieces: list[str] = []
     citations: list[Citation] = []
     unsupported: list[str] = []
     unknown: dict[str, None] = {}
-    spans = _spans(answer)
-    for start, end in spans:
+    for start, end in _spans(answer):
         raw = answer[start:end]
         statement = _MARK.sub("", raw).strip()
         given = [name for match in _MARK.finditer(raw) for name in _ID.findall(match[1])]
@@ -92,45 +83,62 @@ def check(
         cited = [known[name] for name in dict.fromkeys(given) if name in known]
         if not any(map(str.isalnum, statement)):
             continue
-        bearing = [source for source in cited or sources if supports(source, statement, entailment)]
-        if not cited:
-            bearing = _nearest(bearing, statement) or (_together(sources, statement, entailment) if together else [])
-        made = [_citation(source, statement, source in bearing, bool(cited)) for source in cited or bearing]
+        made = _Attribution(sources, statement, entailment).cite(cited, together=together)
         citations += made
-        if not bearing:
+        is_supported = any(citation.supported for citation in made)
+        if not is_supported:
             unsupported.append(statement)
         names = "".join(f" [{citation.id}]" for citation in made)
-        pieces.append(_placed(statement, names) + ("" if bearing else " [unsupported]"))
+        pieces.append(_placed(statement, names) + ("" if is_supported else " [unsupported]"))
     return Checked(" ".join(pieces), tuple(citations), tuple(unsupported), len(pieces), tuple(unknown))
 
 
-def supports(source: Source, statement: str, entailment: Entailment | None = None) -> bool:
-    """True if the numbers, dates, names and most words of a statement occur in the source."""
-    evidence = " ".join((*source.headings, source.head, source.text, source.document.name))
-    figures = set(map(_plain, _NUMBER.findall(evidence)))
-    if any(_plain(number) not in figures for number in _NUMBER.findall(statement)):
-        return False
-    names = _NAME.findall(statement)
-    held = len(covered([name.casefold() for name in names], [evidence]))
-    if held < len(names) * (_NAMES if _GERMAN.search(statement) else 1.0):
-        return False
-    terms = terms_of(statement)
-    if len(covered(terms, [evidence])) < _ENOUGH * len(terms) or not covered(terms, [source.text]):
-        return False
-    if _is_denied(source, statement, terms):
-        return False
-    return entailment is None or entailment.entails(source.text, statement)
+class _Attribution:
+    """One statement and where it comes from."""
 
+    def __init__(self, sources: Sequence[Source], text: str, entailment: Entailment | None) -> None:
+        self._sources, self._text, self._entailment = sources, text, entailment
+        self._statement = Statement(text)
+        self._weights = weights(self._statement, sources)
+        ranked = sorted(map(self._passage, sources), key=lambda passage: -passage.score)
+        self._ranked = ranked[:_LOOKED_AT]
 
-def _nearest(bearing: Sequence[Source], statement: str) -> list[Source]:
-    """The one of them with the sentence that shares most with the statement, the first of equals; none of none."""
-    terms = terms_of(statement)
+    def cite(self, named: Sequence[Source], *, together: bool) -> list[Citation]:
+        """Citations of the sources that bear the statement out, or else of those that the model `named`."""
+        passages = {source.id: self._passage(source) for source in named}
+        bearing = [source for source in named if self._is_borne_out_by(source)]
+        found = self._best()
+        least = max((passages[source.id].score for source in bearing), default=0.0)
+        if found and (not bearing or found[0].score > _BETTER * least):
+            return [self._citation(each, supported=True, tied=len(found) > 1) for each in found[:_FEW]]
+        if named:
+            return [self._citation(passages[source.id], supported=source in bearing, by_model=True) for source in named]
+        joined = _together(self._sources, self._text, self._entailment) if together else []
+        return [self._citation(self._passage(source), supported=True) for source in joined]
 
-    def shared(source: Source) -> tuple[int, int]:
-        said = [source.text[slice(*span)] for span in sentences(source.text)]
-        return max((len(covered(terms, [each])) for each in said), default=0), len(covered(terms, [source.text]))
+    def _best(self) -> list[Passage]:
+        """The passages that say the statement best and bear it out: one, or several that no evidence tells apart."""
+        found: list[Passage] = []
+        for passage in self._ranked:
+            if found and passage.score < _EQUAL * found[0].score:
+                break
+            if self._is_borne_out_by(passage.source):
+                found.append(passage)
+        return found
 
-    return [max(bearing, key=shared)] if bearing else []
+    def _is_borne_out_by(self, source: Source) -> bool:
+        return supports(source, self._text, self._entailment, [passage.source for passage in self._ranked])
+
+    def _passage(self, source: Source) -> Passage:
+        return best_passage(self._statement, source, self._weights)
+
+    def _citation(self, passage: Passage, *, supported: bool, by_model: bool = False, tied: bool = False) -> Citation:
+        source = passage.source
+        start, end = source.start + passage.start, source.start + passage.end
+        page = _page(source, start)
+        return Citation(
+            source.id, source.document.id, page, start, end, passage.text, supported, self._text, by_model, tied
+        )
 
 
 def _together(sources: Sequence[Source], statement: str, entailment: Entailment | None) -> list[Source]:
@@ -146,36 +154,10 @@ def _together(sources: Sequence[Source], statement: str, entailment: Entailment 
         left = [term for term in left if term not in held[best.id]]
     if len(chosen) < 2:
         return []
+    text, seen = ("\n\n".join(part) for part in zip(*((each.chunk, each.text) for each in chosen), strict=True))
     headings = tuple(heading for source in chosen for heading in source.headings)
-    one = replace(chosen[0], text="\n\n".join(source.text for source in chosen), headings=headings)
+    one = replace(chosen[0], text=seen, chunk=text, headings=headings)
     return chosen if supports(one, statement, entailment) else []
-
-
-def _is_denied(source: Source, statement: str, terms: Sequence[str]) -> bool:
-    """Whether every clause of the source that says most of a statement denies what it says, or says what it denies.
-
-    In English and German. Two negations in one clause are left to a model that understands them.
-    """
-    said = [clause for span in sentences(source.text) for clause in _CLAUSE.split(source.text[slice(*span)])]
-    near = [clause for clause in said if len(covered(terms, [clause])) >= _MOST * len(terms)]
-    denies = len(_NEGATION.findall(statement))
-    found = [len(_NEGATION.findall(clause)) for clause in near]
-    return denies < 2 and bool(found) and all(count < 2 and count != denies for count in found)
-
-
-def _plain(number: str) -> str:
-    """1,000 and 1.000 and 1000 are one number, so are 3.50 and 3,50."""
-    return re.sub(r"[.,](?=\d{3}(?:\D|$))", "", number).replace(",", ".")
-
-
-def _citation(source: Source, statement: str, is_supported: bool, by_model: bool) -> Citation:
-    terms = terms_of(statement)
-    spans = sentences(source.chunk) or [(0, len(source.chunk))]
-    # The sentence of the chunk that shares most with the statement.
-    start, end = max(spans, key=lambda span: len(covered(terms, [source.chunk[slice(*span)]])))
-    quote, page = source.chunk[start:end], _page(source, source.start + start)
-    place = (source.start + start, source.start + end)
-    return Citation(source.id, source.document.id, page, *place, quote, is_supported, statement, by_model)
 
 
 def _page(source: Source, place: int) -> int | None:

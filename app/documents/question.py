@@ -16,6 +16,7 @@ _QUOTED = re.compile('["“„«「].*?["”“»」]')
 # Chinese words of one character that join others; a pair across one of them is no word.
 _PARTICLES = re.compile("[是的了吗呢在由从像个把被和与]")
 _SHORTEST_STEM = 4
+_SHORTEST_PART = 5  # letters of a compound's part
 # A sentence that asks: by its end, or by a word that it begins with.
 _ASKS = re.compile(
     "[?？؟]+[\"'”’»)」』]*$|^(?:(?:please|bitte|and|und|so)[ ,]+)?(?:tell|explain|describe|list|give|name|show|find|"
@@ -113,6 +114,19 @@ def covered(terms: Iterable[str], texts: Iterable[str]) -> list[str]:
         words |= words_of(text)
     stems = {word[:length] for word in words for length in range(_SHORTEST_STEM, len(word) + 1)}
     return [term for term in terms if term in words or stem(term) in stems]
+
+
+def compounded(terms: Iterable[str], text: str) -> list[str]:
+    """Those of the terms that end a longer word of the text, or end in one of its words: "Mitgliederversammlung" and
+    "Versammlung". For languages that write compounds as one word.
+    """
+    long = [word for word in words_of(text) if len(word) >= _SHORTEST_PART]
+    return [
+        term
+        for term in terms
+        if len(term) >= _SHORTEST_PART
+        and any(word != term and (word.endswith(term) or term.endswith(word)) for word in long)
+    ]
 
 
 def credited(terms: Iterable[str], text: str) -> dict[str, float]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from octavo.app.documents.parsed import Outcome
 
 if TYPE_CHECKING:
-    from octavo.app.documents.citations import Entailment
     from octavo.app.documents.embedder import Embedder
+    from octavo.app.documents.support import Entailment
     from octavo.app.settings import Settings
     from octavo.engine.encoders import CrossEncoder
     from octavo.storage.attachments import Attached, Attachments

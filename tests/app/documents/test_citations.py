@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 
 from octavo.app.documents import prompt
-from octavo.app.documents.citations import check, supports
+from octavo.app.documents.citations import check
 from octavo.app.documents.evidence import Source
+from octavo.app.documents.support import supports
 
 TEXT = "The lease begins on 3 May 2021. The rent is 1,250 euros a month. Ms. Okafor signed for the landlord."
 
 
 def source(name: str, text: str = TEXT, *, start: int = 0, pages: Any = ()) -> Source:
-    document: Any = SimpleNamespace(id="d1", name="lease.pdf", pages=list(pages))
+    document: Any = SimpleNamespace(id="d1", name="lease.pdf", pages=list(pages), solid=[])
     return Source(name, document, start, start + len(text), 1, (), "", text, text)
 
 

@@ -45,7 +45,7 @@ def test_a_model_that_only_tells_contradictions_passes_what_is_none() -> None:
 
 
 def test_a_sentence_whose_words_are_all_there_is_not_borne_out_where_the_model_says_so() -> None:
-    document: Any = type("Document", (), {"id": "d", "name": "d", "pages": []})()
+    document: Any = type("Document", (), {"id": "d", "name": "d", "pages": [], "solid": []})()
     text = "The tenant pays the rent, the landlord pays the heating."
     source = Source("C1", document, 0, len(text), None, (), "", text, text)
     turned = "The landlord pays the rent, the tenant pays the heating [C1]."
