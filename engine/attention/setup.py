@@ -26,7 +26,8 @@ class AttentionSetup:
         self.scale = scale
         self.page_angles = rope.cos[: self.pool.page_size], rope.sin[: self.pool.page_size]
         self.prefill_limits = SelectionLimits(plan.floor_pages, plan.cap_pages, plan.mass_target)
-        # A new token reads all it may: it costs little, and it finds what an estimate that is too low would leave out.
+        # A new token reads all it may, and so does the unfinished page that it follows: it costs little, and it finds
+        # what an estimate that is too low would leave out.
         self.token_limits = SelectionLimits(plan.cap_pages, plan.cap_pages, plan.mass_target)
 
     def log_sums(self, state: AttentionState) -> Tensor:

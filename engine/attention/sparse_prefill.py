@@ -14,6 +14,7 @@ from octavo.engine.attention.plan import ReadingPlan
 from octavo.engine.attention.prefill import PrefillAttention
 from octavo.engine.attention.products import attend
 from octavo.engine.attention.setup import AttentionSetup
+from octavo.engine.kernels.select import SelectionLimits
 from octavo.engine.kv.pools import Ids
 from octavo.engine.kv.sequence_pages import SequencePages
 from octavo.engine.model.rope import rotate
@@ -40,6 +41,7 @@ class SparsePrefillAttention(PrefillAttention):
         self._far_counts = torch.tensor(self._num_far, dtype=torch.int32, device=device)
         self._is_past = [number * page_size >= plan.trained for number in self._numbers]
         self._distances = self._far_distances(device)
+        self._limits = self._limits_of_pages()
         self._window_mask = self._mask_of_window(device)  # the same in every layer
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -94,11 +96,23 @@ class SparsePrefillAttention(PrefillAttention):
             queries = q[rows] if self._is_past[at] else self._rotated(q[rows], 0)
             pooled.append(queries.mean(dim=0))
             read.append(lse[:, rows].mean(dim=1))
-        chosen, counts = self._setup.select_far(
-            layer, torch.stack(pooled)[:, None], self._pages, self._far_counts, self._distances,
-            torch.stack(read)[:, None].float(), self._setup.prefill_limits,
-        )  # fmt: skip
+        parts = [
+            self._setup.select_far(
+                layer, torch.stack(pooled[rows])[:, None], self._pages, self._far_counts[rows],
+                self._distances if len(self._distances) == 1 else self._distances[rows],
+                torch.stack(read[rows])[:, None].float(), limits,
+            )
+            for rows, limits in self._limits
+        ]  # fmt: skip
+        chosen, counts = (torch.cat(part) for part in zip(*parts, strict=True))
         return chosen.cpu().numpy().astype(np.int64), counts.cpu().numpy().astype(np.int64)
+
+    def _limits_of_pages(self) -> list[tuple[slice, SelectionLimits]]:
+        """Pages that the chunk completes read as a prompt does, whatever follows them; the unfinished one, in which
+        the answer begins, as much as a new token."""
+        whole, every = len(self._own), len(self._numbers)
+        ends = (slice(0, whole), self._setup.prefill_limits), (slice(whole, every), self._setup.token_limits)
+        return [(rows, limits) for rows, limits in ends if rows.start < rows.stop]
 
     def _far_distances(self, device: torch.device) -> Tensor:
         if all(self._is_past):
