@@ -22,11 +22,13 @@ _OTHERS = frozenset((
 ))  # fmt: skip
 _ABBREVIATION = re.compile(r"\b(Dr|Mr|Mrs|Ms|Prof|St|e\.g|i\.e|approx|No)\.", re.IGNORECASE)
 _PERSON = r"(?:i|i'm|i've|i'd|i'll|my|we|our|he|she|they|it|the user|her|his)"
+# A run of spaces, as long as what was blanked out, is looked through from its beginning only.
 _CLAUSE = re.compile(
-    rf"\s*[,:—–-]*\s+\b(?:but|however|although|though|whereas|while|and|because|so|yet|plus)\s+(?=(?:then |now |"
-    rf"also |still |sadly |luckily )?{_PERSON}\b)"
+    r"(?:(?<!\s)\s+(?:[,:—–-]+\s+)?|(?<![,:—–\s-])[,:—–-]+\s+)\b"
+    r"(?:but|however|although|though|whereas|while|and|because|so|yet|plus)\s+"
+    rf"(?=(?:then |now |also |still |sadly |luckily )?{_PERSON}\b)"
     rf"|,\s+(?=(?:then |now |also |so |which )?(?:i|i'm|i've|my|the user)\b(?! (?:think|guess|believe|suppose)\b))"
-    r"|\s+—\s+|\s+–\s+"
+    r"|(?<!\s)\s+[—–]\s+"
     r"|，(?=但|可是|不过(?!敏)|而且|所以|现在|还|也|我|用户|住在|对.{1,8}过敏|在.{1,10}工作|不?喜欢|讨厌|来自|养了|不吃|不喝|患有)|(?:，|,)?(?:但是|可是|不过(?!敏)|而且|所以|并且|但)",
     re.IGNORECASE,
 )

@@ -1,6 +1,6 @@
 """What to remember of a conversation: only what the person wrote themselves, each with a verbatim quote.
 
-Code, quotations, pasted paragraphs, blocks of recalled memories and sentences copied from an answer are not the
+Code, quotations, pasted text, blocks of recalled memories and sentences copied from an answer are not the
 person's own statements about themselves.
 """
 
@@ -17,20 +17,13 @@ from octavo.app.memory.claims import Claim
 from octavo.app.memory.fence import without_fences
 from octavo.app.memory.keeper import Keeper, Outcome, forget_keys, quote_key
 from octavo.app.memory.normalise import Statement, statements
+from octavo.app.memory.own_words import typed_text
 
 if TYPE_CHECKING:
     from octavo.storage.records import StoredMessage
 
-_PARAGRAPH = 600  # characters; a longer one was pasted
 _STATEMENT = 300
 _COPIED = 8  # characters from which a clause that an earlier answer holds too is a copy of it
-_FOREIGN = re.compile(
-    r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]*`|^[ \t]*>.*$|\"[^\"\n]{12,}\"|“[^”\n]{12,}”|「[^」\n]{6,}」|"
-    r"《[^》\n]*》"
-    r"|<(?P<tag>[a-z_]+)>.*?</(?P=tag)>",
-    re.DOTALL | re.MULTILINE,
-)
-_PASTED = re.compile(rf"[^\n]{{{_PARAGRAPH},}}")
 _GENERIC = frozenset(("is", "do"))
 _NOTHING = re.compile(
     r"^(?:it|this|that|these|those|them|him|her|you|your .*|one|something|anything|nothing|everything|none|so|here|"
@@ -44,20 +37,13 @@ _NOTHING = re.compile(
 )
 
 
-def own_text(text: str) -> str:
-    """A message with everything that is not the person's own words blanked out, of unchanged length."""
-    for pattern in (_FOREIGN, _PASTED):
-        text = pattern.sub(lambda match: " " * len(match[0]), text)
-    return text
-
-
 def refusal(quote: str, message: StoredMessage, answers: Iterable[str] = ()) -> str | None:
     """Why a quote may not become a memory of this message, or None if it may."""
     if message.role != "user":
         return "It is not from a message of the user."
     if not quote.strip() or quote not in message.text:
         return "The quote is not in the message."
-    if quote not in own_text(without_fences(message.text)):
+    if quote not in typed_text(without_fences(message.text)):
         return "The quote is from code, a quotation, pasted text or recalled memories."
     if len(quote) >= _COPIED and any(quote.casefold() in answer.casefold() for answer in answers):
         return "The quote was copied from an answer."
@@ -78,7 +64,7 @@ def extract(message: StoredMessage, answers: Sequence[str] = ()) -> list[Stateme
     day."""
     said = datetime.fromisoformat(message.created)
     found = []
-    for statement in statements(own_text(without_fences(message.text)), said.date()):
+    for statement in statements(typed_text(without_fences(message.text)), said.date()):
         quote = message.text[statement.start : statement.end]
         kept = tuple(claim for claim in statement.claims if worth_keeping(claim))
         implied = tuple(claim for claim in statement.claims if claim.is_implied)

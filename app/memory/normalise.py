@@ -10,6 +10,7 @@ from octavo.app.memory import chinese, english
 from octavo.app.memory.claims import UNKNOWN, Claim
 from octavo.app.memory.clauses import Piece, clauses, language_of, plain, sentences
 
+_LONGEST = 600  # characters of a clause that is read; nobody says something about themselves in more
 _REPORTED = re.compile(
     r"\b(?:i (?:read|heard) that|according to|(?:says?|said|claims?|thinks?|told me) (?:that )?(?:i|the user)\b)",
     re.IGNORECASE,
@@ -77,11 +78,15 @@ def claims_of(text: str, said: date) -> list[Claim]:
 
 
 def _read(clause: Piece, language: str, said: date, previous: str) -> list[Claim]:
-    if language == "zh":
-        return chinese.read(clause.text, said, previous)
-    if language == "en":
-        return english.read(clause.text, said, previous)
-    return [Claim(UNKNOWN, "", " ".join(clause.text.casefold().split()))]
+    """With one space where there are many, such as in place of what was blanked out: patterns go through each of them
+    again and again.
+    """
+    text = " ".join(clause.text.split())
+    if language == "zh" and len(text) <= _LONGEST:
+        return chinese.read(text, said, previous)
+    if language == "en" and len(text) <= _LONGEST:
+        return english.read(text, said, previous)
+    return [Claim(UNKNOWN, "", text.casefold())]
 
 
 def _is_question(text: str, language: str) -> bool:

@@ -20,6 +20,7 @@ from octavo.app.memory.concerns import concern
 from octavo.app.memory.exposure import reach
 from octavo.app.memory.fence import ends_of_sentences, fenced, is_safety, line
 from octavo.app.memory.normalise import claims_of
+from octavo.app.memory.own_words import LONGEST_TYPED, typed_text
 
 if TYPE_CHECKING:
     from octavo.storage.memories import Memories
@@ -158,8 +159,14 @@ class _Picked:
 def _relevance(
     memories: Memories, valid: Sequence[Memory], question: str, day: date, nearest: Nearest | None
 ) -> dict[str, float]:
-    """From 0 to about 2: shared words and concepts, closeness of meaning, and a little for being about the person."""
+    """From 0 to about 2: shared words and concepts, closeness of meaning, and a little for being about the person.
+
+    Of a long question only what was typed around a paste counts: reading all of it would take seconds.
+    """
     scores: dict[str, float] = {}
+    if not valid:
+        return scores
+    question = typed_text(question) if len(question) > LONGEST_TYPED else question
     about = claims_of(question, day)
     text = " ".join([words(question), *(searched(claim, "") for claim in about)])
     found = memories.search(text, day.isoformat(), max(len(valid), 1))

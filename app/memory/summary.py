@@ -16,9 +16,10 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from octavo.app.memory.clauses import Piece, plain, sentences
-from octavo.app.memory.extract import own_text, worth_keeping
+from octavo.app.memory.extract import worth_keeping
 from octavo.app.memory.fence import without_fences
 from octavo.app.memory.normalise import statements
+from octavo.app.memory.own_words import own_text
 
 if TYPE_CHECKING:
     from octavo.storage.records import StoredMessage
