@@ -108,6 +108,16 @@ def measure_cpu() -> Cpu:
     return Cpu(name, usable_cores(), tuple(item for item in _FEATURES if item in flags))
 
 
+def multiplies_blocks() -> bool:
+    """Whether the C kernels are there and compute a chunk of a prompt themselves, with AMX."""
+    try:
+        from octavo.engine.kernels._native import Ops
+
+        return Ops(os.environ.get("OCTAVO_NATIVE_ISA") or None).isa == "amx"
+    except (ImportError, ValueError):
+        return False
+
+
 def measure_ram() -> Ram:
     """RAM of the machine, or what the container this runs in may have of it."""
     import psutil

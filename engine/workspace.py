@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from octavo.engine.config import GROUP_PAGES, EngineConfig
-from octavo.engine.hardware import usable_cores
+from octavo.engine.hardware import multiplies_blocks, usable_cores
 from octavo.engine.kv.codec import CODECS, PageLayout
 
 # One tile of a matrix, expanded for a product; the engine bounds it so.
@@ -51,7 +51,8 @@ class ModelSizes(Protocol):
 class RunSizes:
     """What memory depends on besides the model. `compute_bytes` are those of the type prefill multiplies in.
 
-    `is_native` is False on a CPU where the native kernels are missing and torch's take their place.
+    `is_native` is False on a CPU where the native kernels are missing and torch's take their place; `by_blocks` is
+    whether they compute a chunk by themselves, where it is in bfloat16.
     """
 
     page_size: int = EngineConfig.page_size
@@ -60,12 +61,17 @@ class RunSizes:
     max_sequences: int = EngineConfig.max_sequences
     on_cuda: bool = False
     is_native: bool = True
+    by_blocks: bool = field(default_factory=multiplies_blocks)
     threads: int = field(default_factory=usable_cores)
 
     @property
     def with_torch(self) -> bool:
         """Whether the kernels are torch's, which hold more at a time."""
         return self.on_cuda or not self.is_native
+
+    @property
+    def with_blocks(self) -> bool:
+        return self.by_blocks and self.compute_bytes == _BFLOAT16 and not self.with_torch
 
 
 _PLAIN = RunSizes()
@@ -91,10 +97,12 @@ def workspace_bytes(sizes: ModelSizes, context: int, codec: str = "bf16", run: R
 
 def _chunk_bytes(sizes: ModelSizes, rows: int, past: int, codec: str, run: RunSizes) -> int:
     """A prefill chunk of `rows` tokens after `past` others, in the widest moment of a layer."""
+    if run.with_blocks and sizes.head_dim % 32 == 0:
+        return _blocks_bytes(sizes, rows, past, codec, run)
     queries, keys = sizes.num_heads * sizes.head_dim, sizes.num_kv_heads * sizes.head_dim
     hidden, inner, narrow = sizes.hidden_size, sizes.intermediate_size, run.compute_bytes
-    # Two hidden states and their norm; q, k, v and what attention returned; the last layer's activation.
-    held = hidden * (2 * _FLOAT32 + narrow) + 2 * (queries + keys) * _FLOAT32 + inner * narrow
+    # Two hidden states and their norm; q, k, v and what attention returned.
+    held = hidden * (2 * _FLOAT32 + narrow) + 2 * (queries + keys) * _FLOAT32
     is_lossless = CODECS[codec].is_lossless
     # The chunk's K and V as computed and as encoded, and which of its queries sees which of them in which form.
     encoded = PageLayout(CODECS[codec], sizes.num_kv_heads, run.page_size, sizes.head_dim).slot_bytes // run.page_size
@@ -105,6 +113,20 @@ def _chunk_bytes(sizes: ModelSizes, rows: int, past: int, codec: str, run: RunSi
     tile = hidden * narrow * (inner if run.on_cuda else min(inner, _TILE_BYTES // (hidden * narrow)))
     expanding = _EXPANDING if run.with_torch else 0
     return rows * (held + staging) + max(attention, feed_forward) + tile + expanding
+
+
+def _blocks_bytes(sizes: ModelSizes, rows: int, past: int, codec: str, run: RunSizes) -> int:
+    """The same where the C kernels compute it: no expanded weights, nothing for each pair of a query and a key."""
+    queries, keys = sizes.num_heads * sizes.head_dim, sizes.num_kv_heads * sizes.head_dim
+    encoded = PageLayout(CODECS[codec], sizes.num_kv_heads, run.page_size, sizes.head_dim).slot_bytes // run.page_size
+    # Two hidden states and their norm; q, k, v; the softmax state and what attention returned; K and V as computed and
+    # as encoded.
+    held = sizes.hidden_size * (2 * _FLOAT32 + _BFLOAT16) + (queries + 2 * keys) * _FLOAT32
+    held += queries * (_FLOAT32 + _BFLOAT16) + 2 * sizes.num_heads * _FLOAT32 + 2 * keys * _BFLOAT16 + encoded
+    group, own = min(GROUP_PAGES * run.page_size, past), -(-rows // run.page_size) * run.page_size
+    arranged = 2 * max(group, own) * keys * _BFLOAT16
+    gathered = 2 * max(group, own if CODECS[codec].is_lossless else 2 * own) * keys * _BFLOAT16
+    return rows * held + arranged + max(gathered, rows * sizes.intermediate_size * _BFLOAT16)
 
 
 def _attention_bytes(sizes: ModelSizes, rows: int, past: int, is_lossless: bool, run: RunSizes) -> int:

@@ -63,14 +63,3 @@ def _attend_plainly(
         scores += mask
     lse = torch.logsumexp(scores, dim=-1)
     return torch.matmul(torch.exp(scores - lse.unsqueeze(-1)).to(v.dtype), v), lse
-
-
-def own_mask(length: int, num_pages: int, page_size: int, device: torch.device) -> Tensor:
-    """What a chunk's queries see of [its complete pages as encoded, its tokens as computed]: 0 or -inf."""
-    query = torch.arange(length, device=device)[:, None]
-    encoded = torch.arange(num_pages * page_size, device=device)[None]
-    computed = torch.arange(length, device=device)[None]
-    sees_encoded = encoded // page_size < query // page_size
-    sees_computed = (computed // page_size == query // page_size) & (computed <= query)
-    sees = torch.cat((sees_encoded, sees_computed), dim=1)
-    return torch.zeros(sees.shape, device=device).masked_fill_(~sees, -torch.inf)

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from octavo.engine.attention.plan import ReadingPlan
 from octavo.engine.kernels.dispatch import Kernels
+from octavo.engine.kernels.many_rows import RowAttention, takes_heads_of
 from octavo.engine.kernels.paged_attention import AttentionState
 from octavo.engine.kernels.select import SelectionLimits
 from octavo.engine.kv.sequence_pages import SequencePages
@@ -24,6 +25,8 @@ class AttentionSetup:
         self.rope = rope
         self.kernels = kernels
         self.scale = scale
+        ops, dim = kernels.native, self.pool.layout.head_dim
+        self.attend_rows = RowAttention(ops) if ops and ops.isa == "amx" and takes_heads_of(dim) else None
         self.page_angles = rope.cos[: self.pool.page_size], rope.sin[: self.pool.page_size]
         self.prefill_limits = SelectionLimits(plan.floor_pages, plan.cap_pages, plan.mass_target)
         # A new token reads all it may, and so does the unfinished page that it follows: it costs little, and it finds

@@ -10,14 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from octavo.engine.attention.chunk_rows import Angles, ChunkRows, Sight
 from octavo.engine.attention.plan import ReadingPlan
 from octavo.engine.attention.prefill import PrefillAttention
-from octavo.engine.attention.products import attend
 from octavo.engine.attention.setup import AttentionSetup
 from octavo.engine.kernels.select import SelectionLimits
 from octavo.engine.kv.pools import Ids
 from octavo.engine.kv.sequence_pages import SequencePages
-from octavo.engine.model.rope import rotate
 
 
 class SparsePrefillAttention(PrefillAttention):
@@ -42,46 +41,38 @@ class SparsePrefillAttention(PrefillAttention):
         self._is_past = [number * page_size >= plan.trained for number in self._numbers]
         self._distances = self._far_distances(device)
         self._limits = self._limits_of_pages()
-        self._window_mask = self._mask_of_window(device)  # the same in every layer
+        self._window_sights: dict[int, Sight] = {}  # by group, the same in every layer
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        merged = self._attend_near(layer, q, k, v)
-        merged.add(*self._attend_far(layer, q, merged.lse))
-        return merged.out.transpose(0, 1)
+        rows = self._attend_near(layer, q, k, v, is_last=False)
+        self._attend_far(layer, q, rows)
+        return rows.result()
 
     def _first_page(self, plan: ReadingPlan, num_past: int) -> int:
         return plan.first_of_window(num_past)
 
-    def _mask_of(self, first: int, count: int) -> Tensor | None:
-        page_size = self._pool.page_size
-        return self._window_mask[:, first * page_size : (first + count) * page_size]
-
-    def _mask_of_window(self, device: torch.device) -> Tensor:
+    def _sight_of(self, first: int, count: int) -> Sight | None:
         """A query sees the pages of its own window, which moves on by a page with every page of queries."""
-        page_size, base = self._pool.page_size, self._base // self._pool.page_size
-        number = base + torch.arange(len(self._past), device=device).repeat_interleave(page_size)
-        window = torch.tensor([self._plan.first_of_window(page) for page in self._numbers], device=device)
-        sees = number[None] >= window[self._page_of.long()][:, None]
-        mask = torch.zeros(sees.shape, device=device, dtype=self._dtype)
-        return mask.masked_fill_(~sees, torch.finfo(self._dtype).min)
+        if first not in self._window_sights:
+            base, page_size = self._base // self._pool.page_size + first, self._pool.page_size
+            tokens, device = count * page_size, self._page_of.device
+            windows = [(self._plan.first_of_window(page) - base) * page_size for page in self._numbers]
+            begin = torch.tensor(windows, dtype=torch.int32, device=device).clamp(0, tokens)[self._page_of.long()]
+            self._window_sights[first] = Sight(begin, torch.full_like(begin, tokens), tokens)
+        return self._window_sights[first]
 
-    def _attend_far(self, layer: int, q: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
-        """The first page and the selected ones: result `[heads, rows, d]` and log-sum-exp `[heads, rows]`."""
+    def _attend_far(self, layer: int, q: Tensor, rows: ChunkRows) -> None:
+        """The first page and the selected ones, for one page of queries after the other."""
         page_size = self._pool.page_size
-        chosen, counts = self._select(layer, q, lse)
-        out, far_lse = torch.empty(lse.shape + q.shape[-1:], dtype=self._dtype, device=q.device), torch.empty_like(lse)
+        chosen, counts = self._select(layer, q, rows.log_sums())
         for at, number in enumerate(self._numbers):
-            rows = slice(at * page_size, min((at + 1) * page_size, self._length))
             numbers = np.concatenate(([0], 1 + chosen[at, : counts[at]]))
             loaded = self._setup.tiers.load_selected(layer, self._all[numbers])
             slots = torch.from_numpy(loaded.astype(np.int32)).to(q.device)
-            starts = self._far_starts(numbers, self._is_past[at])
-            keys_and_values = self._gather(
-                self._pool.slab, self._pool.layout, slots, torch.from_numpy(starts.astype(np.int32)).to(q.device)
-            )
-            queries = self._far_queries(q[rows], number, self._is_past[at]).to(self._dtype).transpose(0, 1)
-            out[:, rows], far_lse[:, rows] = attend(queries, *keys_and_values, self._setup.scale)
-        return out, far_lse
+            starts = torch.from_numpy(self._far_starts(numbers, self._is_past[at]).astype(np.int32)).to(q.device)
+            tokens = self._gather(self._pool.slab, self._pool.layout, slots, starts)
+            page = slice(at * page_size, min((at + 1) * page_size, self._length))
+            rows.add_far(page, self._far_angles(page.stop - page.start, number, self._is_past[at]), tokens)
 
     def _select(self, layer: int, q: Tensor, lse: Tensor) -> tuple[Ids, Ids]:
         """Far pages of every page of queries: indices `[pages, cap]`, and how many."""
@@ -93,7 +84,7 @@ class SparsePrefillAttention(PrefillAttention):
         for at in range(len(self._numbers)):
             rows = slice(at * page_size, min((at + 1) * page_size, self._length))
             # Pages stand at distances from the page of queries; within it, queries differ by their offset.
-            queries = q[rows] if self._is_past[at] else self._rotated(q[rows], 0)
+            queries = q[rows] if self._is_past[at] else Angles(self._rope, 0, len(q[rows])).rotate(q[rows])
             pooled.append(queries.mean(dim=0))
             read.append(lse[:, rows].mean(dim=1))
         parts = [
@@ -129,16 +120,12 @@ class SparsePrefillAttention(PrefillAttention):
             return numbers * self._pool.page_size
         return self._plan.far_starts(len(numbers) - 1) if self._plan.closed_up else np.zeros_like(numbers)
 
-    def _far_queries(self, q: Tensor, number: int, is_past: bool) -> Tensor:
-        """Queries `[rows, heads, d]` of a page, at the angles at which they meet the keys of far pages."""
+    def _far_angles(self, count: int, number: int, is_past: bool) -> Angles:
+        """Those at which `count` queries of a page meet the keys of far pages."""
         page_size = self._pool.page_size
         if not is_past:
-            return self._rotated(q, number * page_size)
+            return Angles(self._rope, number * page_size, count)
         if self._plan.closed_up:
-            return self._rotated(q, self._plan.far_end + (number - self._plan.first_of_window(number)) * page_size)
-        far = self._plan.far_distance
-        return rotate(q, self._rope.cos[far], self._rope.sin[far])
-
-    def _rotated(self, q: Tensor, first: int) -> Tensor:
-        angles = slice(first, first + len(q))
-        return rotate(q, self._rope.cos[angles, None], self._rope.sin[angles, None])
+            first = self._plan.far_end + (number - self._plan.first_of_window(number)) * page_size
+            return Angles(self._rope, first, count)
+        return Angles(self._rope, self._plan.far_distance, count, alike=True)

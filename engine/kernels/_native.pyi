@@ -6,6 +6,33 @@ class Ops:
     def isa(self) -> str: ...
     @property
     def threads(self) -> int: ...
+    @property
+    def has_many(self) -> bool: ...
+    def multiply_many(self, x: int, n: int, cols: int, gated: int | None, *matrices: int | None) -> None: ...
+    def attend_rows(
+        self,
+        keys: int,
+        values: int,
+        kv_heads: int,
+        tokens: int,
+        dim: int,
+        packed: int,
+        q: int,
+        cos: int,
+        sin: int,
+        angle_stride: int,
+        first: int,
+        last: int,
+        n: int,
+        heads: int,
+        scale: float,
+        highest: int,
+        total: int,
+        state_values: int,
+        fresh: bool,
+        out: int | None,
+        /,
+    ) -> None: ...
     def linear(self, x: int, n: int, cols: int, *matrices: int | None) -> None: ...
     def dequantize(
         self, ggml_type: int, data: int, row_bytes: int, rows: int, cols: int, out: int, out_bf16: bool, /

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
+from torch import Tensor
 
 from octavo.engine.errors import EngineError
 from octavo.engine.hardware import usable_cores
@@ -83,6 +84,14 @@ class Kernels:
     """A matrix as `linear` multiplies it fastest, with inputs as integers where that is so."""
     native: "Ops | None" = None
     """The C module, where every operation is its own."""
+
+    def gated(self, x: Tensor, gate: "Weight", up: "Weight", dtype: torch.dtype) -> Tensor:
+        """silu(x @ gate.T) * (x @ up.T), `dtype` [n, out], of `x` [n, in]; in one product where `linear` has it."""
+        if isinstance(self.linear, NativeLinear) and dtype is torch.bfloat16:
+            out = self.linear.gated(x, gate, up)
+            if out is not None:
+                return out
+        return self.silu_mul(*self.linear(x, (gate, up), (None, None)), dtype)
 
 
 Preference = Literal["auto", "native", "triton", "torch"]

@@ -2,13 +2,14 @@
 
 import threading
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
 from octavo.engine.kernels.checks import require, require_shape
+from octavo.engine.kernels.many_rows import multiply_gated, multiply_many
 from octavo.engine.kernels.tiles import TILE_ROWS, TiledMatrix
 from octavo.engine.weights.matrix import BlockMatrix, Weight
 
@@ -75,11 +76,12 @@ class NativeLinear:
 
     Few rows are multiplied with the blocks in place in float32, with tiles as integers of 16 bits. For more rows
     (prefill) a part of the matrix at a time is expanded to the dtype of `x`, into scratch memory that is kept, and
-    multiplied by torch.
+    multiplied by torch; bfloat16 and tiles are multiplied here where the processor does it by blocks.
     """
 
     def __init__(self, ops: "Ops") -> None:
         self._ops = ops
+        self._multiplies_blocks = ops.isa == "amx"
         self._known: WeakKeyDictionary[BlockMatrix | TiledMatrix, _Block] = WeakKeyDictionary()
         self._scratch = torch.empty(0, dtype=torch.uint8)
         self._scratch_lock = threading.Lock()
@@ -98,10 +100,23 @@ class NativeLinear:
             len(native) == len(blocks) <= MOST_MATRICES
         ):
             return self._few_rows(x.float(), native)
+        if self._by_blocks(x, weights):
+            return multiply_many(self._ops, x, cast("Sequence[TiledMatrix]", weights), biases)
         return [
             _product(x, weight, bias) if block is None else self._many_rows(x, weight, block)
             for weight, bias, block in zip(weights, biases, blocks, strict=True)
         ]
+
+    def gated(self, x: Tensor, gate: Weight, up: Weight) -> Tensor | None:
+        """silu(x @ gate.T) * (x @ up.T) as bfloat16, where that is one product here; else None."""
+        if x.shape[0] <= FEW_ROWS_OF_TILES or gate.shape != up.shape or not self._by_blocks(x, (gate, up)):
+            return None
+        return multiply_gated(self._ops, x, cast(TiledMatrix, gate), cast(TiledMatrix, up))
+
+    def _by_blocks(self, x: Tensor, weights: Sequence[Weight]) -> bool:
+        if not self._multiplies_blocks or x.dtype is not torch.bfloat16 or len(weights) > MOST_MATRICES:
+            return False
+        return all(isinstance(weight, TiledMatrix) for weight in weights)
 
     def _block(self, weight: BlockMatrix | TiledMatrix, bias: Tensor | None, cols: int) -> _Block:
         block = self._known.get(weight)

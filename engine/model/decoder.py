@@ -74,10 +74,8 @@ class Decoder:
             attended = attend(index, q, k, v).reshape(x.shape[0], -1)
             (delta,) = kernels.linear(attended.to(dtype), (layer.output,), (None,))
             x = self._norm(residual, delta, layer.mlp_norm, dtype)
-            gate, up = kernels.linear(x, layer.gate_up, (None, None))
-            activated = kernels.silu_mul(gate, up, dtype)
-            del gate, up  # the widest tensors of a layer must not live on into the next one
-            (delta,) = kernels.linear(activated, (layer.down,), (None,))
+            # The widest tensor of a layer has no name, so that it does not live on into the next one.
+            (delta,) = kernels.linear(kernels.gated(x, *layer.gate_up, dtype), (layer.down,), (None,))
         return residual if delta is None else residual + delta
 
     def embed(self, token_ids: Tensor) -> Tensor:

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "many_rows.h"
 #include "select.h"
 
 /* Block formats by their ggml number: name, number, weights per block, bytes per block. A group is the unit of
@@ -26,7 +27,7 @@
 
 enum { GROUP = 32, CHUNK_GROUPS = 16, MOST_DIM = 512 };
 
-typedef struct {
+typedef struct Matrix {
     int64_t format;
     bool tiled;           /* data are tiles, see tiles.h; row_bytes is then not used */
     const uint8_t *data;  /* [rows, row_bytes] */
@@ -179,12 +180,17 @@ typedef struct {
     void (*select_sections)(const Select *select, SelectRow *row, int64_t number, int64_t first);
     void (*select_weigh)(const Select *select, SelectRow *row, int64_t number);
     void (*select_pages_of)(const Select *select, SelectRow *row, int64_t number, int64_t section, int64_t next);
+    /* See many_rows.h; NULL where other libraries multiply bfloat16 faster. One panel of 32 columns; BLOCK tokens of one KV
+     * head; BLOCK queries of one KV head. */
+    void (*multiply_panel)(const Product *product, int64_t panel);
+    void (*pack_tokens)(const PackedTokens *tokens, int64_t block, int64_t kv_head);
+    void (*attend_rows)(const RowAttention *attention, int64_t block, int64_t kv_head);
 } KernelTable;
 
 extern const KernelTable portable_kernels;
 #if defined(__x86_64__)
 extern const KernelTable avx2_kernels;
-extern const KernelTable avx512_kernels;
+extern const KernelTable avx512_kernels, amx_kernels;
 #endif
 
 #endif

@@ -15,28 +15,40 @@ enum { WAYS_OF_MANY = 2, HALVES_AT_ONCE = 2 };
 #include "bounds.inc.h"
 #include "queries.inc.h"
 #include "select.inc.h"
+#include "blocks_amx.h"
+#include "products.inc.h"
+#include "rows_attention.inc.h"
 
-const KernelTable avx512_kernels = {
-    .isa = "avx512",
-    .multiply = multiply,
-    .dequantize = dequantize,
-    .quantize = quantize,
-    .multiply_tiles = multiply_tiles,
-    .expand_tile = expand_one_tile,
-    .pack_tile = pack_one_tile,
-    .rms_norm = rms_norm,
-    .silu_mul = silu_mul,
-    .write_kv = write_kv,
-    .encode = encode,
-    .gather = gather,
-    .attend = attend,
-    .fold = fold,
-    .attend_tail = attend_tail,
-    .bound_page = bound_page,
-    .bound_section = bound_section,
-    .select_prepare = select_prepare,
-    .select_sections = select_sections,
-    .select_weigh = select_weigh,
-    .select_pages_of = select_pages_of,
+#define AVX512_FUNCTIONS \
+    .multiply = multiply, \
+    .dequantize = dequantize, \
+    .quantize = quantize, \
+    .multiply_tiles = multiply_tiles, \
+    .expand_tile = expand_one_tile, \
+    .pack_tile = pack_one_tile, \
+    .rms_norm = rms_norm, \
+    .silu_mul = silu_mul, \
+    .write_kv = write_kv, \
+    .encode = encode, \
+    .gather = gather, \
+    .attend = attend, \
+    .fold = fold, \
+    .attend_tail = attend_tail, \
+    .bound_page = bound_page, \
+    .bound_section = bound_section, \
+    .select_prepare = select_prepare, \
+    .select_sections = select_sections, \
+    .select_weigh = select_weigh, \
+    .select_pages_of = select_pages_of
+
+const KernelTable avx512_kernels = {.isa = "avx512", AVX512_FUNCTIONS};
+
+/* The same, and chunks of prompts with AMX. */
+const KernelTable amx_kernels = {
+    .isa = "amx",
+    AVX512_FUNCTIONS,
+    .multiply_panel = multiply_panel,
+    .pack_tokens = pack_tokens,
+    .attend_rows = attend_rows,
 };
 #endif

@@ -14,6 +14,9 @@ enum { WAYS_OF_MANY = 1, HALVES_AT_ONCE = 1 };
 #include "bounds.inc.h"
 #include "queries.inc.h"
 #include "select.inc.h"
+#include "blocks_portable.h"
+#include "products.inc.h"
+#include "rows_attention.inc.h"
 
 const KernelTable portable_kernels = {
     .isa = "portable",
@@ -37,4 +40,7 @@ const KernelTable portable_kernels = {
     .select_sections = select_sections,
     .select_weigh = select_weigh,
     .select_pages_of = select_pages_of,
+    .multiply_panel = multiply_panel,
+    .pack_tokens = pack_tokens,
+    .attend_rows = attend_rows,
 };

@@ -3,6 +3,9 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <string.h>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 
 #include "decode_step.h"
 #include "ops.h"
@@ -336,6 +339,7 @@ static PyObject *ops_attend_tail(PyObject *object, Arguments arguments, Py_ssize
 }
 
 #include "module_select.inc.h"
+#include "module_many.inc.h"
 
 static PyObject *ops_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
     static char *names[] = {"isa", NULL};
@@ -378,6 +382,8 @@ static PyMethodDef ops_methods[] = {
     METHOD(attend_tail, "The unfinished page of each sequence, and the result."),
     METHOD(page_bounds, "The bounds of encoded pages."),
     METHOD(section_bounds, "The bounds of sections of pages."),
+    METHOD(multiply_many, "Products of many bfloat16 rows with matrices in tiles."),
+    METHOD(attend_rows, "Attention of consecutive queries over tokens that lie side by side, into a state."),
     METHOD(selection_bytes, "Bytes of scratch memory for each row of select_pages."),
     METHOD(select_pages, "The pages a query reads, by their bounds."),
     {NULL, NULL, 0, NULL},
@@ -385,6 +391,7 @@ static PyMethodDef ops_methods[] = {
 static PyGetSetDef ops_attributes[] = {
     {"isa", ops_isa, NULL, PyDoc_STR("The instruction set: avx512, avx2 or portable."), NULL},
     {"threads", ops_threads, NULL, PyDoc_STR("The number of threads an operation uses."), NULL},
+    {"has_many", ops_has_many, NULL, PyDoc_STR("Whether multiply_many and attend_rows are there."), NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 static PyType_Slot ops_slots[] = {
@@ -419,7 +426,17 @@ static PyMethodDef module_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+/* Chunks of prompts take and give back the same megabytes for every layer. From the start malloc keeps them, as glibc by
+ * default does only once a block of that size was freed; otherwise each would be mapped, and cleared, anew. */
+static void keep_freed_memory(void) {
+#if defined(__GLIBC__)
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    mallopt(M_TRIM_THRESHOLD, 64 << 20);
+#endif
+}
+
 static int module_exec(PyObject *module) {
+    keep_freed_memory();
     PyObject *type = PyType_FromSpec(&ops_spec);
     if (type == NULL) return -1;
     const int result = PyModule_AddObjectRef(module, "Ops", type);

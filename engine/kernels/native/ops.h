@@ -8,6 +8,11 @@
  * there is no memory for these. */
 bool op_linear(const KernelTable *kernels, const Matrix *matrices, int count, const float *x, int64_t n, int64_t cols);
 
+/* See many_rows.h; `kernels` must have these functions. False if there is no memory for the last rows. */
+bool op_multiply_many(const KernelTable *kernels, const Product *product);
+void op_attend_rows(const KernelTable *kernels, const RowAttention *attention);
+const char *find_rows_problem(const RowAttention *attention);
+
 /* The rows of a matrix as float32 or bfloat16 [rows, cols]. */
 void op_dequantize(const KernelTable *kernels, const Matrix *matrix, int64_t cols, void *out, bool out_bf16);
 

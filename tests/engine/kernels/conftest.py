@@ -15,7 +15,7 @@ from octavo.engine.kv.codec import PageLayout
 from octavo.engine.weights.formats import Format
 from octavo.engine.weights.matrix import BlockMatrix
 
-NATIVE = ("portable", "avx2", "avx512")
+NATIVE = ("portable", "avx2", "avx512", "amx")
 Floats = NDArray[np.float64]
 
 

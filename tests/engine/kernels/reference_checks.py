@@ -17,6 +17,7 @@ from octavo.engine.kernels.encode import encode_pages_torch
 from octavo.engine.kernels.gather import gather_pages_torch
 from octavo.engine.kernels.kv_write import write_kv_torch
 from octavo.engine.kernels.linear import linear_torch
+from octavo.engine.kernels.many_rows import RowAttention, Seen, attend_rows_torch, multiply_gated, multiply_many
 from octavo.engine.kernels.norm import rms_norm_torch
 from octavo.engine.kernels.paged_attention import AttentionState, attend_pages_torch, attend_tail_torch
 from octavo.engine.kernels.select import SelectionLimits, SelectionScratch, select_pages_torch
@@ -193,8 +194,49 @@ def elementwise(kernels: Kernels, device: str) -> None:
         assert torch.equal(slab.view(torch.uint8), expected.view(torch.uint8))
 
 
+def many_rows(kernels: Kernels, device: str) -> None:
+    """Blocks of bfloat16, where an instruction set has them: odd numbers of rows, columns, tokens and units."""
+    ops = kernels.native
+    if ops is None or not ops.has_many:
+        return
+    for number, kind in enumerate(kind for kind in Format if kind.block_size > 1):
+        case = Case(number, device)
+        n, rows, units = case.pick(1, 33, 64), case.pick(9, 48, 70), case.pick(8, 56)
+        data = [case.integers(60, rows, kind.row_bytes(32 * units)).to(torch.uint8) for _ in range(2)]
+        plain = [BlockMatrix(kind, (rows, 32 * units), part) for part in data]
+        tiled, biases = [kernels.arrange(matrix) for matrix in plain], (case.normal(rows), None)
+        x = (case.normal(n, 32 * units) * 0.01).bfloat16()
+        expected = linear_torch(x.float(), [_rounded(matrix) for matrix in plain], biases)
+        for got, each in zip(multiply_many(ops, x, tiled, biases), expected, strict=True):  # type: ignore[arg-type]
+            close(got, each)
+        gate, up = linear_torch(x.float(), [_rounded(matrix) for matrix in plain], (None, None))
+        close(multiply_gated(ops, x, *tiled), silu_mul_torch(gate, up, torch.bfloat16), 2**-7)  # type: ignore[arg-type]
+    for seed, (rows, heads, kv_heads, dim, tokens) in enumerate(
+        ((33, 6, 2, 64, 70), (5, 2, 1, 32, 1), (64, 3, 3, 96, 257))
+    ):
+        case, attend = Case(seed, device), RowAttention(ops)
+        q, out = case.normal(rows, heads, dim), torch.empty(rows, heads, dim, dtype=torch.bfloat16)
+        states = [AttentionState.empty(rows, heads, dim) for _ in range(2)]
+        states[0].clear()
+        cos, sin = (table[: 1 if seed == 2 else rows] for table in case.angles(dim))
+        for turn in range(2):
+            first = case.integers(tokens, rows) if turn else torch.zeros(rows, dtype=torch.int32)
+            seen = Seen(
+                first, torch.minimum(first + case.integers(tokens, rows) + 1 - turn, torch.tensor(tokens)).int()
+            )
+            pairs = case.normal(2, kv_heads, tokens, dim).bfloat16()
+            attend_rows_torch(q, *pairs, cos, sin, seen, 0.2, states[0])
+            attend(q, *pairs, cos, sin, seen, 0.2, states[1], is_first=not turn, out=out if turn else None)
+        close(out, (states[0].values / states[0].total[..., None]).bfloat16(), 2**-6)
+
+
+def _rounded(matrix: BlockMatrix) -> BlockMatrix:
+    """What the blocks of `matrix` are worth in bfloat16."""
+    return BlockMatrix(Format.BF16, matrix.shape, matrix.dequantize(torch.bfloat16).view(torch.uint8))
+
+
 CHECKS: dict[str, Callable[[Kernels, str], None]] = {
-    check.__name__: check for check in (attention, codecs, selection, products, elementwise)
+    check.__name__: check for check in (attention, codecs, selection, products, elementwise, many_rows)
 }
 
 

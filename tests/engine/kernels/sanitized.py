@@ -58,7 +58,7 @@ def check(module: Path) -> None:
     sys.argv[1:] = ["native"]
     import reference_checks
 
-    for isa in ("portable", "avx2", "avx512"):
+    for isa in ("portable", "avx2", "avx512", "amx"):
         try:
             native.Ops(isa)
         except ValueError:

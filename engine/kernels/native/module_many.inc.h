@@ -1,0 +1,66 @@
+/* The operations of many_rows.h as methods. Part of module.c. */
+
+static PyObject *ops_has_many(PyObject *object, void *unused) {
+    (void)unused;
+    return PyBool_FromLong(((const Ops *)object)->kernels->multiply_panel != NULL);
+}
+
+/* multiply_many(x, n, cols, gated, format, data, rows, bias, out, ...): five arguments per matrix in tiles. */
+static PyObject *ops_multiply_many(PyObject *object, Arguments arguments, Py_ssize_t count) {
+    ARGUMENTS(9);
+    Matrix matrices[MOST_MATRICES] = {0};
+    Product product = {.matrices = matrices};
+    product.x = POINTER;
+    product.n = INTEGER;
+    product.cols = INTEGER;
+    product.gated = POINTER;
+    for (; next + 5 <= count && product.count < MOST_MATRICES; product.count++) {
+        Matrix *m = &matrices[product.count];
+        m->tiled = true;
+        m->format = INTEGER;
+        m->data = POINTER;
+        m->rows = INTEGER;
+        m->bias = POINTER;
+        m->out = POINTER;
+    }
+    if (next != count) return PyErr_Format(PyExc_TypeError, "at most %d matrices share an input", MOST_MATRICES);
+    bool enough_memory = true;
+    RUN(SMALL_WORK + 1, enough_memory = op_multiply_many(self->kernels, &product));
+    if (!enough_memory) return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
+/* attend_rows(keys, values, kv_heads, tokens, dim, packed, q, cos, sin, angle_stride, first, last, n, heads, scale, highest,
+ * total, values, fresh, out) */
+static PyObject *ops_attend_rows(PyObject *object, Arguments arguments, Py_ssize_t count) {
+    ARGUMENTS(20);
+    RowAttention a = {0};
+    PackedTokens *tokens = &a.tokens;
+    tokens->keys = POINTER;
+    tokens->values = POINTER;
+    tokens->kv_heads = INTEGER;
+    tokens->tokens = INTEGER;
+    tokens->dim = INTEGER;
+    tokens->packed_keys = POINTER;
+    tokens->packed_values = 
+        tokens->packed_keys + tokens->kv_heads * ((tokens->tokens + BLOCK - 1) / BLOCK) * BLOCK * tokens->dim;
+    a.q = POINTER;
+    a.cos = POINTER;
+    a.sin = POINTER;
+    a.angle_stride = INTEGER;
+    a.first = POINTER;
+    a.last = POINTER;
+    a.n = INTEGER;
+    a.heads = INTEGER;
+    a.scale = (float)REAL;
+    a.highest = POINTER;
+    a.total = POINTER;
+    a.values = POINTER;
+    a.fresh = FLAG;
+    a.out = POINTER;
+    if (PyErr_Occurred()) return NULL;
+    const char *problem = find_rows_problem(&a);
+    REFUSE("attend_rows", problem);
+    RUN(SMALL_WORK + 1, op_attend_rows(self->kernels, &a));
+    Py_RETURN_NONE;
+}
