@@ -119,7 +119,7 @@ def document_of(documents: Documents, given: str) -> StoredDocument:
 def answer_lines(text: str, record: Mapping[str, Any]) -> Iterator[str]:
     """An answer and its record as lines of text: with the places it cites, or with what came nearest."""
     yield text
-    from octavo.app.documents.answer import cited_names
+    from octavo.app.documents.answer import cited_names, reasons
 
     shown: set[tuple[str, int]] = set()
     names = cited_names(record)
@@ -134,8 +134,7 @@ def answer_lines(text: str, record: Mapping[str, Any]) -> Iterator[str]:
             place += ", one of several that say so" if citation.get("tied") else ""
             yield f"  [{citation['id']}] {page}{place}: “{quote[:160]}”"
     if record["refused"]:
-        if record["missing_words"]:
-            yield f"Not found in them: {', '.join(record['missing_words'][:8])}."
+        yield from reasons(record)
         for place in record["nearest"]:
             page = f", page {place['page']}" if place["page"] is not None else ""
             yield f"  nearest: {place['document']}{page}: “{place['text']}”"

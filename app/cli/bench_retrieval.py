@@ -39,7 +39,7 @@ class Question:
     document: str
     text: str
     answer: str
-    is_close: bool = False
+    is_close: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +120,10 @@ def run(embedder: str, half: str, offline: bool | None) -> list[Result]:
 def _questions(folder: Path, half: str) -> list[Question]:
     found: list[Question] = []
     for name in (_QUESTIONS, _CLOSE):
-        rows = [line.split("\t") for line in (folder / name).read_text(encoding="utf-8").splitlines()]
-        questions = [Question(*row, is_close=name == _CLOSE) for row in rows]  # type: ignore[arg-type]
+        questions = []
+        for line in (folder / name).read_text(encoding="utf-8").splitlines():
+            part, document, text, answer = line.split("\t")
+            questions.append(Question(part, document, text, answer, is_close=name == _CLOSE))
         found += {"set": questions[::2], "test": questions[1::2], "all": questions}[half]
     return found
 

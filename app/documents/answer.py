@@ -20,6 +20,7 @@ NOT_BORNE_OUT = "The model found no answer that the documents bear out."
 _NEAREST = 3
 _FEWEST_LETTERS = 20  # of a passage that is worth showing: a page's number by itself is not
 _STORED_ROWS = 40
+_WORDS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,7 @@ class DocumentAnswer:
             "refused": self.refused,
             "coverage": self.verdict.coverage,
             "missing_words": list(self.verdict.missing),
+            "lacking": self.verdict.lacking,
             "nearest": self._nearest() if self.refused else [],
             "unsupported": list(checked.unsupported) if checked else [],
             "unknown_ids": list(checked.unknown_ids) if checked else [],
@@ -96,6 +98,16 @@ def cited_names(record: Mapping[str, Any]) -> dict[str, str]:
     """The names of the documents that an answer's record cites, by id."""
     names = {row["document_id"]: row["document"] for row in record["ledger"]}
     return {each["document"]: names.get(each["document"], "") for each in record["citations"]}
+
+
+def reasons(record: Mapping[str, Any]) -> list[str]:
+    """Why an answer's record says that the documents were refused: what they do not hold, in sentences."""
+    found = []
+    if record["missing_words"]:
+        found.append(f"Not found in them: {', '.join(record['missing_words'][:_WORDS])}.")
+    if record.get("lacking"):
+        found.append(f"No {record['lacking']} stands with what was asked about.")
+    return found
 
 
 def _place(candidate: Candidate) -> dict[str, Any]:

@@ -17,6 +17,7 @@ _QUOTED = re.compile('["“„«「].*?["”“»」]')
 _PARTICLES = re.compile("[是的了吗呢在由从像个把被和与]")
 _SHORTEST_STEM = 4
 _SHORTEST_PART = 5  # letters of a compound's part
+_VOWELS = str.maketrans("äöü", "aou")
 # A sentence that asks: by its end, or by a word that it begins with.
 _ASKS = re.compile(
     "[?？؟]+[\"'”’»)」』]*$|^(?:(?:please|bitte|and|und|so)[ ,]+)?(?:tell|explain|describe|list|give|name|show|find|"
@@ -116,17 +117,26 @@ def covered(terms: Iterable[str], texts: Iterable[str]) -> list[str]:
     return [term for term in terms if term in words or stem(term) in stems]
 
 
-def compounded(terms: Iterable[str], text: str) -> list[str]:
-    """Those of the terms that end a longer word of the text, or end in one of its words: "Mitgliederversammlung" and
-    "Versammlung". For languages that write compounds as one word.
+def related(terms: Iterable[str], text: str) -> list[str]:
+    """Those of the terms that a German text holds otherwise: as the end of a longer word, as a word that ends them
+    ("Mitgliederversammlung" and "Versammlung"), with another vowel, or as a participle ("wäscht" and "gewaschen").
     """
-    long = [word for word in words_of(text) if len(word) >= _SHORTEST_PART]
+    words = words_of(text)
+    long = [word for word in words if len(word) >= _SHORTEST_PART]
+    forms = {_german_form(word) for word in words}
     return [
         term
         for term in terms
-        if len(term) >= _SHORTEST_PART
-        and any(word != term and (word.endswith(term) or term.endswith(word)) for word in long)
+        if (len(term) >= _SHORTEST_STEM and _german_form(term) in forms)
+        or (len(term) >= _SHORTEST_PART and any(word.endswith(term) or term.endswith(word) for word in long))
     ]
+
+
+def _german_form(word: str) -> str:
+    plain = word.translate(_VOWELS)
+    if plain.startswith("ge") and plain.endswith(("t", "en")) and len(plain) > _SHORTEST_STEM + 3:
+        plain = plain[2:]
+    return stem(plain)
 
 
 def credited(terms: Iterable[str], text: str) -> dict[str, float]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from octavo.app.documents.facts import values
 from octavo.app.documents.passages import Statement, context, said_by
-from octavo.app.documents.question import compounded, covered
+from octavo.app.documents.question import covered, related
 from octavo.app.documents.rivals import has_another_name, is_german, is_said_of_another, names_of
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _held(terms: Sequence[str], evidence: str, statement: str) -> list[str]:
     """Those of a statement's terms that the evidence has; in German also in compounds."""
     found = covered(terms, [evidence])
     if len(found) < len(terms) and is_german(statement):
-        found += [term for term in compounded(terms, evidence) if term not in found]
+        found += [term for term in related(terms, evidence) if term not in found]
     return found
 
 

@@ -14,6 +14,7 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from octavo.app.documents.answer import reasons
 from octavo.app.tui.text import count, one_line, visible
 
 ShowSource = Callable[[str, Sequence[tuple[int, int]], str], None]
@@ -90,8 +91,8 @@ def summary(record: Mapping[str, Any]) -> Iterator[str]:
     """What is to be said of the answer as a whole."""
     how = "the document was read whole" if record["mode"] == "read" else "the documents were searched"
     yield f"{how.capitalize()}. The question is covered by {record['coverage']:.0%}."
-    if record["refused"] and record["missing_words"]:
-        yield f"Not found: {', '.join(map(visible, record['missing_words'][:8]))}."
+    if record["refused"]:
+        yield from map(visible, reasons(record))
     if record["mode"] == "read" and record.get("pages_read") is None:
         yield "Every page was read for every word of the answer; nothing had to be selected."
     for sentence in record["unsupported"]:

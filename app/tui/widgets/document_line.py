@@ -11,7 +11,7 @@ from typing import Any
 from textual.content import Content
 from textual.style import Style
 
-from octavo.app.documents.answer import cited_names
+from octavo.app.documents.answer import cited_names, reasons
 from octavo.app.tui.text import count, one_line
 
 _MOST = 9  # places that have a key
@@ -103,9 +103,7 @@ def document_line(record: Mapping[str, Any]) -> Content:
 
 def nearest_lines(record: Mapping[str, Any]) -> str:
     """What a refusal shows below its words: what is missing, and the passages that came nearest; as Markdown."""
-    lines, listed = [], []
-    if record["missing_words"]:
-        lines.append(f"Not found in them: {_plain(', '.join(record['missing_words'][:8]))}.")
+    lines, listed = [_plain(sentence) for sentence in reasons(record)], []
     for number, place in enumerate(record["nearest"], start=1):
         page = f", page {place['page']}" if place["page"] is not None else ""
         # As code, for a name such as lease.md would become a link of its own.
