@@ -59,18 +59,45 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
+class Ceiling:
+    """What Octavo stays under in one memory, so that the figure beside that bar never exceeds it.
+
+    `model` bytes are allocated up front or reserved, whatever is read. `program` is what Python, torch and the
+    libraries take beside them in RAM: measured when the model was loaded, and more as soon as more is seen; on a GPU 0.
+    `host` bytes of RAM for pages come on top of what a GPU holds.
+    """
+
+    memory: str
+    model: int
+    program: int = 0
+    host: int = 0
+
+    @property
+    def size(self) -> int:
+        return self.model + self.program
+
+    @property
+    def sentence(self) -> str:
+        """The guarantee as it is, and what of it is an estimate."""
+        if self.program:
+            model = f"{human_size(self.model)} of it the model's"
+            return f"Octavo stays under ≈{human_size(self.size)} of {self.memory}, {model}"
+        below = f" and {human_size(self.host)} of RAM for pages" if self.host else ""
+        return f"Octavo stays under {human_size(self.size)} on the {self.memory}{below}"
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """`up` and `down` are pages a second, to the device and to the disk; `hit_rate` None before anything was read;
-    `limit` the bytes that `promise` speaks of, 0 without a model.
+    `ceiling` None without a model.
     """
 
     bars: tuple[Bar, ...]
     up: float
     down: float
     hit_rate: float | None
-    promise: str
+    ceiling: Ceiling | None
     warnings: tuple[str, ...]
-    limit: int = 0
     pss: int = 0
 
 
@@ -88,19 +115,31 @@ class Meter:
     def __init__(self) -> None:
         self._moved: deque[tuple[float, float, float]] = deque()
         self._model = ""
+        self._program = 0
 
     def read(self, snapshot: Snapshot | None, system: SystemFigures, context: Context, now: float) -> Reading:
         """`now` is in seconds, of any clock that runs on."""
         if snapshot is None:
             self._moved.clear()
             ram = _fill("RAM", system.ram, [Part("workspace", system.rss)], _free(system), 0, 0, system.peak_rss)
-            return Reading((ram,), 0.0, 0.0, None, "", _low(system, None), pss=system.pss)
+            return Reading((ram,), 0.0, 0.0, None, None, _low(system, None), system.pss)
+        ceiling = self._ceiling(snapshot, system)
         up, down = self._rates(snapshot, now)
         bars = (*_device(snapshot), _ram(snapshot, system), *_disk(snapshot, system))
         warnings = (*_full(context), *_low(system, snapshot), *_tight(snapshot, bars))
-        return Reading(
-            bars, up, down, snapshot.engine.hit_rate, promise(snapshot), warnings, limit(snapshot), system.pss
-        )
+        return Reading(bars, up, down, snapshot.engine.hit_rate, ceiling, warnings, system.pss)
+
+    def _ceiling(self, snapshot: Snapshot, system: SystemFigures) -> Ceiling:
+        """On a CPU the model's bytes and the program's are in one RAM, and only the model's are reserved."""
+        limits, engine = snapshot.limits, snapshot.engine
+        if engine.cuda is not None:
+            return Ceiling("GPU", limits.device, host=limits.host)
+        touched = engine.most_occupied + engine.tails.in_use + engine.rows.occupied
+        beside = max(system.rss - engine.weights - touched, 0)
+        # Loaded just now, the model has not computed yet; later its workspace may lie in what is beside it.
+        is_new = snapshot.model != self._model
+        self._program = beside if is_new else max(self._program, beside - limits.workspace)
+        return Ceiling("RAM", limits.device + limits.host + engine.weights, self._program)
 
     def _rates(self, snapshot: Snapshot, now: float) -> tuple[float, float]:
         up, down = _moved(snapshot.engine.counters, snapshot.engine.num_layers)
@@ -113,21 +152,6 @@ class Meter:
         then, up_then, down_then = self._moved[0]
         seconds = now - then
         return ((up - up_then) / seconds, (down - down_then) / seconds) if seconds > 0 else (0.0, 0.0)
-
-
-def limit(snapshot: Snapshot) -> int:
-    """Bytes that the promise covers: on a GPU the device's, else all of RAM's but the program itself."""
-    limits, engine = snapshot.limits, snapshot.engine
-    return limits.device if engine.cuda is not None else limits.device + limits.host + engine.weights
-
-
-def promise(snapshot: Snapshot) -> str:
-    """The guarantee as it is: what is allocated up front or reserved, and what it does not cover."""
-    limits, engine = snapshot.limits, snapshot.engine
-    if engine.device.startswith("cuda"):
-        below = f" and {human_size(limits.host)} of RAM for pages" if limits.host else ""
-        return f"Octavo stays under {human_size(limits.device)} on the GPU{below}"
-    return f"Octavo stays under {human_size(limit(snapshot))} beside the program itself"
 
 
 def _moved(counters: TierCounters, num_layers: int) -> tuple[float, float]:

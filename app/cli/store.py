@@ -39,7 +39,7 @@ def stat(as_json: bool) -> None:
 
     limit = f", limit {human_size(stats.cap)}" if stats.cap else ""
     lines = [
-        f"pages      {stats.num_pages:,} in {stats.num_segments:,} segments",
+        f"pages      {stats.num_pages:,}, {human_size(stats.bytes_in_pages)}, in {stats.num_segments:,} segments",
         f"on disk    {human_size(stats.bytes_on_disk)}{limit}",
         f"index      {human_size(stats.index_bytes)}",
         f"written    {human_size(stats.bytes_written_lifetime)} in the store's life",

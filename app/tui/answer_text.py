@@ -17,11 +17,15 @@ if TYPE_CHECKING:
 SHOWN_PAGES = 16
 
 
-def answer_content(message: StoredMessage, texts: Mapping[int, str], remembered: Sequence[str], width: int) -> Content:
-    """Sections on one answer. `texts` are those of pages of its prompt, `remembered` sentences about memories in it."""
+def answer_content(
+    message: StoredMessage, texts: Mapping[int, str], remembered: Sequence[str], width: int, used: int = 0
+) -> Content:
+    """Sections on one answer. `texts` are those of pages of its prompt, `remembered` sentences about memories in it;
+    `used` are the tokens of prompt and answer while it is being written.
+    """
     record = message.record
     sections = [
-        _budget(record, width),
+        _budget(record, width, used),
         _citations(record),
         _pages(record, texts, width, is_written=message.status != "streaming"),
         _left_out(record),
@@ -48,13 +52,14 @@ def _section(title: str, lines: Sequence[str | Content]) -> Content:
     return Content("\n").join([Content.styled(title, "bold $text-accent"), *texts])
 
 
-def _budget(record: Mapping[str, Any], width: int) -> Content:
+def _budget(record: Mapping[str, Any], width: int, used: int) -> Content:
     window, usage = record.get("window") or {}, record.get("usage") or {}
     total, prompt = int(window.get("context", 0)), int(window.get("prompt_tokens", 0))
     if not total:
         return Content("")
     reused = min(int(usage.get("reused_tokens", 0)), prompt)
-    generated, reserve = int(usage.get("generated_tokens", 0)), int(window.get("reserve", 0))
+    generated = int(usage.get("generated_tokens", max(used - prompt, 0)))
+    reserve = int(window.get("reserve", 0))
     rest = max(reserve - generated, 0)
     bar = parts_bar(
         [

@@ -89,7 +89,7 @@ def wide(reading: Reading, context: Context, tokens_per_s: float, width: int) ->
         shared = f"  PSS {short_size(reading.pss)}" if bar.name == "RAM" and reading.pss else ""
         row = Content.assemble(name, bar_content(bar, bar_width), figures, _legend(bar), shared)
         rows.append(row.truncate(width, ellipsis=True))
-    long = [*_traffic(reading), fits(reading), reading.promise]
+    long = [*_traffic(reading), reading.ceiling.sentence if reading.ceiling else "", fits(reading)]
     texts = [*_about(context, tokens_per_s), *(long if width >= _LONG else _briefly(reading))]
     return Content("\n").join([*rows, _second(reading, width, texts)])
 
@@ -128,8 +128,16 @@ def _traffic(reading: Reading) -> list[str]:
 def _briefly(reading: Reading) -> list[str]:
     """The same for a row of 80 cells."""
     room = ", ".join(f"{bar.name} {human_count(bar.room + bar.loose)}" for bar in reading.bars if bar.room + bar.loose)
-    promise = f"stays under {short_size(reading.limit)}" if reading.limit else ""
-    return [*_traffic(reading), promise, f"room {room} tok" if room else ""]
+    return [*_traffic(reading), _ceiling(reading), f"room {room} tok" if room else ""]
+
+
+def _ceiling(reading: Reading) -> str:
+    """In the unit of the figure that stands beside the bar, which must never exceed it."""
+    ceiling = reading.ceiling
+    if ceiling is None:
+        return ""
+    whose = "" if ceiling.memory == reading.bars[0].name == "RAM" else f"{ceiling.memory} "
+    return f"{whose}stays under {'≈' if ceiling.program else ''}{short_size(ceiling.size)}"
 
 
 def human_count(number: int) -> str:

@@ -19,8 +19,6 @@ from octavo.storage.pagestore.session import Session, flush
 from octavo.storage.pagestore.space import Space
 from octavo.storage.pagestore.verifying import VerifyReport, drop_damaged, verify
 
-_SPACES_WITH_PAGES = "SELECT count(*) FROM spaces WHERE EXISTS (SELECT 1 FROM pages WHERE space = spaces.id)"
-
 _PAGES_OF_OWNERS = (
     "SELECT owners.owner, pages.space, count(*), max(pages.last_use) FROM owners JOIN pages ON pages.id = owners.page "
     "GROUP BY owners.owner, pages.space"
@@ -39,6 +37,7 @@ class StoreStats:
     writable: bool
     direct: bool  # past the page cache
     bytes_on_disk: int
+    bytes_in_pages: int  # of them; files grow in large steps
     index_bytes: int
     cap: int | None  # the last one that a writer was given
     num_pages: int
@@ -158,8 +157,8 @@ class Store:
         """What there is, and what was done. Raises PageStoreError if the index cannot be read."""
         core = self._session.core
         try:
-            num_pages = core.index.look("SELECT count(*) FROM pages")[0][0]
-            num_spaces = core.index.look(_SPACES_WITH_PAGES)[0][0]
+            shapes = core.index.spaces()
+            counts = dict(core.index.look("SELECT space, count(*) FROM pages GROUP BY space"))
             num_segments, num_units = core.index.look("SELECT count(*), coalesce(sum(units), 0) FROM segments")[0]
             recorded = core.index.counters()
         except sqlite3.Error as error:
@@ -171,11 +170,14 @@ class Store:
             writable=core.writable,
             direct=core.files.direct,
             bytes_on_disk=num_units * UNIT + core.index.num_bytes,
+            bytes_in_pages=sum(
+                number * shapes[space][1].page_bytes for space, number in counts.items() if space in shapes
+            ),
             index_bytes=core.index.num_bytes,
             cap=core.cap or recorded.get("cap"),
-            num_pages=num_pages,
+            num_pages=sum(counts.values()),
             num_segments=num_segments,
-            num_spaces=num_spaces,
+            num_spaces=len(counts),
             bytes_written_lifetime=max(totals["bytes_written"], recorded.get("bytes_written", 0)),
             pages_written=totals["pages_written"],
             bytes_read=totals["bytes_read"],

@@ -185,6 +185,9 @@ class Answering(Managing):
                 self.tell(event.error, severity="error")
             case engine_events.EngineCrashed():
                 await self._crashed(event.error)
+        changes = (chat.AnswerStarted, chat.AnswerDone, engine_events.PagesForgotten, engine_events.ModelReady)
+        if self.inspecting is not None and isinstance(event, changes):
+            self.inspecting.look_again()
 
     async def _saved(self, message: StoredMessage) -> None:
         if message.conversation_id == self.conversation_id:

@@ -78,6 +78,11 @@ class InspectionScreen(Screen[None]):
         """Something was decided, undone or forgotten."""
         self.query_one(MemoryTab).look()
 
+    def look_again(self) -> None:
+        """Show the tab as it is now; the others look when they are chosen."""
+        if self.is_mounted and (tab := self.active) is not None:
+            tab.look()
+
     @on(TabbedContent.TabActivated)
     def _activated(self, event: TabbedContent.TabActivated) -> None:
         if event.pane is not None:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from octavo.app.assistant.watch import PagesShown
     from octavo.storage.records import StoredMessage
 
+_LIVE_S = 0.5
+_WITHOUT_TEXT = "(no text yet)"
+
 
 class AnswerTab(InspectionTab):
     """The answers of the open conversation, the newest first."""
@@ -35,8 +38,14 @@ class AnswerTab(InspectionTab):
             with VerticalScroll(id="answer-scroll"):
                 yield Static("", id="answer-text", markup=False)
 
+    def on_mount(self) -> None:
+        self.set_interval(_LIVE_S, self._show_live)
+
     def activate(self) -> None:
         self.query_one("#answers").focus()
+        self.look()
+
+    def look(self) -> None:
         conversation_id, store = self.chat.conversation_id, self.backend.conversations
         if conversation_id is None:
             self.query_one("#answer-text", Static).update("No conversation is open.")
@@ -46,15 +55,14 @@ class AnswerTab(InspectionTab):
     def _list(self, path: list[StoredMessage]) -> None:
         options = self.query_one("#answers", OptionList)
         answers = [message for message in reversed(path) if message.role == "assistant"]
-        if [message.id for message in answers] != list(self._answers):
-            self._answers = {message.id: message for message in answers}
-            options.clear_options()
-            options.add_options([Option(one_line(m.text, 60) or "(no text)", id=m.id) for m in answers])
+        stays = self._chosen if options.highlighted else ""  # but after the newest answer comes the next
         self._answers = {message.id: message for message in answers}
+        options.clear_options()
+        options.add_options([Option(one_line(m.text, 60) or _WITHOUT_TEXT, id=m.id) for m in answers])
         if not answers:
             self.query_one("#answer-text", Static).update("There is no answer yet.")
         else:
-            options.highlighted = options.highlighted or 0
+            options.highlighted = list(self._answers).index(stays) if stays in self._answers else 0
             self._choose(str(options.get_option_at_index(options.highlighted).id))
 
     @on(OptionList.OptionHighlighted, "#answers")
@@ -89,7 +97,16 @@ class AnswerTab(InspectionTab):
             self._texts = dict(event.texts)
             self._show()
 
+    def _show_live(self) -> None:
+        """The answer that is being written grows."""
+        if self.is_shown and self._chosen and self._chosen == self.chat.live_id:
+            self._show()
+
     def _show(self) -> None:
         scroll, text = self.query_one("#answer-scroll"), self.query_one("#answer-text", Static)
         width = max(scroll.size.width - 2, 30)
-        text.update(answer_content(self._answers[self._chosen], self._texts, self._remembered, width))
+        answer = self._answers[self._chosen]
+        used = self.chat.status.figures.used if answer.id == self.chat.live_id else 0
+        content = answer_content(answer, self._texts, self._remembered, width, used)
+        if content != text.content:
+            text.update(content)

@@ -60,7 +60,10 @@ class InspectionTab(Vertical):
         self.chat.in_thread(function, shown, failed, group=group)
 
     def activate(self) -> None:
-        """The tab is shown now: look again, and take the focus."""
+        """The tab is shown now: take the focus, and look again."""
+
+    def look(self) -> None:
+        """An answer began or ended, or pages were forgotten: what is shown may have changed."""
 
     def pages_shown(self, event: PagesShown) -> None:
         """The engine's thread answered a question about pages, this tab's or another's."""

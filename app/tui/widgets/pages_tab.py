@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _LIVE_S = 0.5
 _PAUSE_S = 0.05  # without a move of the cursor before its page is asked for
 _PLACES = ("nowhere", "on disk", "in RAM", "on the device")
+_KEYS, _FEW_KEYS = "m shows other figures · +/- zoom · arrows move", "m more · +/- zoom"
 _LEGENDS = {
     "tier": (
         ("█", "$primary", "device"), ("▒", "$success", "RAM"), ("░", "$accent", "disk"), ("·", "", "nowhere"),
@@ -69,9 +70,12 @@ class PagesTab(InspectionTab):
 
     def activate(self) -> None:
         self.heat.focus()
+        self.look()
+        self._legend()
+
+    def look(self) -> None:
         self._is_asking = False
         self._ask()
-        self._legend()
 
     def _ask(self) -> None:
         from octavo.app.assistant.watch import Look
@@ -132,7 +136,7 @@ class PagesTab(InspectionTab):
             Content.assemble((shape, style), f" {name}") if style else Content(f"{shape} {name}")
             for shape, style, name in _LEGENDS[self.heat.metric]
         ]
-        keys = Content.styled("m shows other figures · +/- zoom · arrows move", "dim")
+        keys = Content.styled(_KEYS if self.screen.has_class("-wide") else _FEW_KEYS, "dim")
         self.query_one("#pages-legend", Steady).show(Content("  ").join([*pieces, keys]))
         self._facts()
 
@@ -204,10 +208,12 @@ def _about(pages: PageMap, detail: PageDetail) -> list[str]:
     if (ages >= 0).any():
         youngest = int(ages[ages >= 0].min())
         read = f"last read {count(youngest, 'page read')} ago" if youngest else "read last of all"
+    times = "never selected: so far every page was read"
+    if pages.selected.any():
+        times = f"selected {int(selected.sum()):,} times by its layers, at most {int(selected.max()):,} by one"
     return [
         f"{places}; {read}",
-        f"selected {int(selected.sum()):,} times by its layers, at most {int(selected.max()):,} by one; "
-        f"worth {float(pages.worth[:, at].mean()):.3f}",
+        f"{times}; worth {float(pages.worth[:, at].mean()):.3f} (the least is evicted first)",
         f"its place, layer by layer: {''.join('·░▒█'[code] for code in tiers)}",
         f"hash {detail.identity[:16]}… {detail.origin and f'written by {detail.origin}'}".rstrip(),
     ]

@@ -46,7 +46,7 @@ class StoreTab(InspectionTab):
     def __init__(self, chat: object) -> None:
         super().__init__(chat)  # type: ignore[arg-type]
         self._kept: dict[str, Kept] = {}
-        self._on_disk = 0
+        self._in_pages = 0
         self._freed = ""
 
     def compose(self) -> ComposeResult:
@@ -78,9 +78,9 @@ class StoreTab(InspectionTab):
             options.clear_options()
             return
         stats, kept = found
-        if self._on_disk and stats.bytes_on_disk < self._on_disk:
-            self._freed = f"; {human_size(self._on_disk - stats.bytes_on_disk)} came back"
-        self._on_disk = stats.bytes_on_disk
+        if stats.bytes_in_pages < self._in_pages:
+            self._freed = f"; {human_size(self._in_pages - stats.bytes_in_pages)} came back"
+        self._in_pages = stats.bytes_in_pages
         facts.update(_facts(stats, self._freed))
         marked = options.highlighted
         self._kept = {item.use.owner: item for item in kept}
@@ -102,14 +102,13 @@ class StoreTab(InspectionTab):
         if (kept := self._marked) is None:
             return
         use = kept.use
-        detail = f"{count(use.num_pages, 'page')} of {kept.owner.named}, {human_size(use.num_bytes)} on disk; "
-        detail += f"{count(use.num_shared, 'page')} of them that others share stay. The text itself stays."
+        detail = f"{count(use.num_pages, 'page')} of {kept.owner.named}, {human_size(use.num_bytes)} on disk"
+        detail += f"; {count(use.num_shared, 'page')} of them that others share stay" if use.num_shared else ""
+        detail += ". The text itself stays, and is read again when it is needed."
 
         def confirmed(yes: bool | None) -> None:
             if yes:
                 self.backend.engine.forget(use.owner)
-                self.set_timer(0.5, self.look)
-                self.set_timer(2.0, self.look)
 
         self.app.push_screen(Confirm("Forget these pages?", detail, yes="Forget"), confirmed)
 
@@ -148,9 +147,10 @@ def read_store(backend: Backend) -> tuple[StoreStats, list[Kept]] | None:
 
 def _facts(stats: StoreStats, freed: str) -> Content:
     cap = f" of at most {human_size(stats.cap)}" if stats.cap else ""
-    first = f"{human_size(stats.bytes_on_disk)} on disk{cap}, {count(stats.num_pages, 'page')}{freed}"
+    first = f"{count(stats.num_pages, 'page')}, {human_size(stats.bytes_in_pages)}{freed}"
     second = (
-        f"{human_size(stats.bytes_written_lifetime)} written in the store's life, index {human_size(stats.index_bytes)}"
+        f"{human_size(stats.bytes_on_disk)}{cap} on disk, in files that grow in large steps; "
+        f"{human_size(stats.bytes_written_lifetime)} written so far"
     )
     return Content("\n").join([Content.styled(first, "bold"), Content(second), *map(Content, stats.problems)])
 

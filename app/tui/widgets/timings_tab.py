@@ -41,6 +41,9 @@ class TimingsTab(InspectionTab):
 
     def activate(self) -> None:
         self.query_one("#timings-scroll").focus()
+        self.look()
+
+    def look(self) -> None:
         store = self.backend.conversations
         self.in_thread(lambda: store.newest_answers(_MOST), self._show, group="timings")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
@@ -22,8 +23,15 @@ class TriageTab(InspectionTab):
         with VerticalScroll(id="triage-scroll"):
             yield Static("Looking…", id="triage", markup=False)
 
+    def __init__(self, chat: object) -> None:
+        super().__init__(chat)  # type: ignore[arg-type]
+        self._steps: list[Step] = []
+
     def activate(self) -> None:
         self.query_one("#triage-scroll").focus()
+        self.look()
+
+    def look(self) -> None:
         backend, snapshot = self.backend, self.backend.engine.watch.snapshot
 
         def look() -> list[Step]:
@@ -39,11 +47,22 @@ class TriageTab(InspectionTab):
         self.in_thread(look, self._show, self._failed, group="triage")
 
     def _show(self, steps: list[Step]) -> None:
-        lines: list[Content] = []
-        for number, step in enumerate(steps, start=1):
+        self._steps = steps
+        self._lay_out()
+
+    def on_resize(self) -> None:
+        if self._steps:
+            self._lay_out()
+
+    def _lay_out(self) -> None:
+        """Sentences stay to the right of the numbers where they are longer than a line."""
+        width, lines = max(self.size.width - 2, 20), list[Content]()
+        for number, step in enumerate(self._steps, start=1):
             lines.append(Content.styled(f"{number}. {step.title}", "bold $text-accent"))
-            lines += [Content(f"   {finding}") for finding in step.findings]
-            lines += [Content.styled(f"   → {step.remedy}", "$text-success"), Content("")]
+            for finding in step.findings:
+                lines.append(Content(fill(finding, width, initial_indent="   ", subsequent_indent="   ")))
+            remedy = fill(step.remedy, width, initial_indent="   → ", subsequent_indent="     ")
+            lines += [Content.styled(remedy, "$text-success"), Content("")]
         self.query_one("#triage", Static).update(Content("\n").join(lines))
 
     def _failed(self, error: Exception) -> None:

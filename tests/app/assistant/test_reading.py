@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from octavo.app.assistant.probe import Probe, SystemFigures
 from octavo.app.assistant.reading import Context, Meter
@@ -65,7 +67,47 @@ def test_on_a_gpu_the_allocator_and_the_driver_are_believed():
     assert (gpu.total, gpu.used, gpu.size("free")) == (8 * GB, 500 * MB, 3 * GB)
     assert gpu.size("others") == 8 * GB - 3 * GB - 500 * MB
     assert bar(reading, "RAM").size("weights") == 0
-    assert "400 MB on the GPU" in reading.promise
+    assert reading.ceiling.sentence == "Octavo stays under 400 MB on the GPU and 50.0 MB of RAM for pages"
+
+
+def touched(size: int) -> Snapshot:
+    """After pages filled so much of the pool."""
+    return replace(SNAPSHOT, engine=replace(ENGINE, most_occupied=size, slots=Held(size, 0, 300 * MB)))
+
+
+def test_what_it_stays_under_counts_the_program_and_does_not_move_while_pages_and_workspace_fill():
+    meter, loaded = Meter(), 98 * MB + 26 * MB + 412 * MB  # weights, pages that are there, and the program
+    for filled, computing in [(0, 0), (0, 80 * MB), (150 * MB, 80 * MB), (300 * MB, 80 * MB), (300 * MB, 0)]:
+        reading = meter.read(touched(filled), replace(SYSTEM, rss=loaded + filled + computing), SHORT, 0.0)
+        assert reading.ceiling.size == (400 + 50 + 98 + 412) * MB
+        assert bar(reading, "RAM").used <= reading.ceiling.size
+    assert reading.ceiling.sentence == "Octavo stays under ≈960 MB of RAM, 548 MB of it the model's"
+
+
+@given(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 3_000)), min_size=1, max_size=8))
+def test_no_figure_exceeds_what_it_is_said_to_stay_under(moments):
+    meter, most = Meter(), 0
+    for pages, rss in moments:
+        most = max(most, pages)
+        system = replace(SYSTEM, rss=rss * MB)
+        reading = meter.read(touched(most * MB), system, SHORT, 0.0)
+        assert reading.ceiling.size >= bar(reading, "RAM").used
+
+
+def test_what_the_program_itself_allocates_is_seen_in_what_it_stays_under(tmp_path):
+    probe, meter = Probe(tmp_path), Meter()
+    empty = replace(ENGINE, weights=MB, most_occupied=0, tails=Held(0, 0, MB), rows=Held(0, 0, MB))
+    snapshot = replace(SNAPSHOT, engine=empty, limits=replace(SNAPSHOT.limits, workspace=8 * MB))
+    before = meter.read(snapshot, probe.measure(), SHORT, 0.0).ceiling
+    assert meter.read(snapshot, probe.measure(), SHORT, 0.0).ceiling == before
+    block = np.ones(64 * MB, dtype=np.uint8)
+    grown = meter.read(snapshot, probe.measure(), SHORT, 0.0).ceiling
+    assert grown.model == before.model
+    assert grown.program - before.program == pytest.approx(block.nbytes - 8 * MB, rel=0.05)
+    del block
+    assert meter.read(snapshot, probe.measure(), SHORT, 0.0).ceiling == grown, "what was needed once is needed again"
+    other = meter.read(replace(snapshot, model="other"), probe.measure(), SHORT, 0.0).ceiling
+    assert other.program < grown.program
 
 
 def test_the_disk_shows_the_store_against_its_cap():

@@ -52,13 +52,14 @@ def test_without_a_store_there_is_nothing_to_do(octavo: Callable[..., Any], octa
 def test_stat_says_what_is_there(octavo: Callable[..., Any], folder: Path) -> None:
     out = octavo("store", "stat").out
 
-    assert "pages      5 in 1 segments\n" in out
+    assert "pages      5, 41.0 kB, in 1 segments\n" in out
     assert "limit 16.8 MB" in out
     document = json.loads(octavo("store", "stat", "--json").out)
     assert document["num_pages"] == 5
     assert document["cap"] == 16 << 20
     assert document["bytes_written_lifetime"] == 5 * PAGE_BYTES
-    assert document["bytes_on_disk"] == sum(path.stat().st_size for path in folder.iterdir() if path.suffix != ".lock")
+    files = (path for path in folder.iterdir() if path.is_file() and path.suffix != ".lock")
+    assert document["bytes_on_disk"] == sum(path.stat().st_size for path in files)
 
 
 def test_verify_tells_damage_and_gc_removes_it(octavo: Callable[..., Any], folder: Path) -> None:

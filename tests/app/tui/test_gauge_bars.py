@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from octavo.app.assistant.reading import Bar, Context, Part, Reading
+from octavo.app.assistant.reading import Bar, Ceiling, Context, Part, Reading
 from octavo.app.assistant.snapshot import Limits, Snapshot
 from octavo.app.tui import gauge_text
 from octavo.app.tui.widgets.gauge import GaugeBars
@@ -33,7 +33,7 @@ BAR = Bar(
     64,
     32,
 )
-READING = Reading((BAR, BAR), 3.0, 1.0, 0.98, "Octavo stays under 1.73 GB", ())
+READING = Reading((BAR, BAR), 3.0, 1.0, 0.98, Ceiling("RAM", 1_310 * MB, 420 * MB), ())
 
 
 @pytest.mark.parametrize("width", [4, 5, 7, 20, 41, 100])
@@ -64,6 +64,15 @@ def test_no_row_is_wider_than_the_screen(width):
     assert gauge_text.compact(warned, Context(), 0.0, width).plain.split("\n")[1].startswith("⚠ context")
 
 
+def _bytes(found: re.Match[str]) -> float:
+    return float(found[1]) * (GB if found[2] == "G" else MB)
+
+
+def test_on_a_gpu_it_says_whose_limit_it_is():
+    content = gauge_text.compact(replace(READING, ceiling=Ceiling("GPU", 6 * GB, host=GB)), Context(), 0.0, 78)
+    assert "GPU stays under 6.00G" in content.plain
+
+
 async def test_it_is_on_the_screen_at_once_and_follows_the_engine(start):
     async with start(size=(80, 24)) as run:
         await run.wait(lambda: "RAM " in run.text(), "the gauge")
@@ -71,8 +80,12 @@ async def test_it_is_on_the_screen_at_once_and_follows_the_engine(start):
         run.engine.watch.snapshot = SNAPSHOT
         await run.wait(lambda: "NVMe" in run.text())
         assert "hits 98%" in run.text()
-        assert "stays under 548M" in run.text()
-        assert "room RAM 8320, NVMe 2.0M tok" in run.text()
+        said = re.search(r" stays under ≈([\d.]+)([MG])", run.text())
+        shown = re.search(r"RAM \S+ ([\d.]+)([MG])", run.text())
+        assert said
+        assert shown
+        assert _bytes(said) >= _bytes(shown), "what is promised is not contradicted by the figure beside it"
+        assert "room RAM 8320, NVMe 2.0M tok" in run.text(), "there is room for all of it"
         run.engine.watch.snapshot = replace(SNAPSHOT, engine=replace(ENGINE, slots=Held(0, 0, 300 * MB)))
         await run.wait(lambda: "RAM 9600" in run.text())
 
@@ -97,7 +110,7 @@ async def test_a_large_terminal_names_the_parts(start):
         await run.wait(lambda: "KV cached" in run.text(), "the legend")
         rows = run.text()
         assert "░ program ≈" in rows
-        assert "Octavo stays under 548 MB beside the program itself" in rows
+        assert re.search(r"Octavo stays under ≈[\d.]+ [MG]B of RAM, 548 MB of it the model's", rows)
 
 
 async def test_what_did_not_change_is_not_painted_again(start, monkeypatch):

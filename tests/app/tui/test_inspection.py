@@ -8,6 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from octavo.app.assistant.engine_events import PagesForgotten
+from octavo.app.assistant.forgetting import Forgotten
 from octavo.app.assistant.watch import Look, PagesShown
 from octavo.app.errors import AppError
 from octavo.app.memory.service import ChatMemory
@@ -187,6 +189,38 @@ async def test_an_answer_shows_its_budget_its_pages_and_what_was_left_out(start,
         assert "6 messages, 2,100 tokens: context full" in text
 
 
+async def test_what_the_panel_shows_of_answers_follows_the_answer_being_written(start, answered):
+    async with start(size=(100, 44)) as run:
+        await open_panel(run, answered, "2")
+        await run.wait(lambda: "answer 61" in run.text(), "the answer there was")
+        run.engine.hold = True
+        run.engine.answers.append(["One ", "two."])
+        await run.screen.send("Go on")
+        await run.wait(lambda: "when the answer has ended" in run.text(), "the new one, while it is written")
+        record = {"window": {**RECORD["window"], "prompt_tokens": 40}}
+        run.conversations.update_message(
+            run.screen.live_id, text="One ", token_ids=(), status="streaming", record=record
+        )
+        run.screen.inspecting.look_again()
+        run.screen.status.change(used=47)
+        await run.wait(lambda: "answer 7 " in run.text(), "what there is of it")
+        run.screen.status.change(used=49)
+        await run.wait(lambda: "answer 9 " in run.text(), "its growth")
+        assert "kept for it 1,015" in run.text()
+        await run.pilot.press("5")
+        await run.wait(lambda: "1 answer," in run.text())
+        run.engine.hold = False
+        run.engine.release()
+        await run.wait(lambda: not run.screen.is_busy)
+        await run.wait(lambda: "2 answers," in run.text(), "its timings")
+        await run.pilot.press("2", "down")
+        await run.wait(lambda: "answer 61" in run.text(), "the older one")
+        await run.screen.send("And on")
+        await run.wait(lambda: not run.screen.is_busy)
+        await run.settle()
+        assert "answer 61" in run.text(), "an answer that was chosen stays"
+
+
 async def test_timings_are_plotted(start, answered):
     async with start(size=(80, 24)) as run:
         await open_panel(run, answered, "5")
@@ -238,16 +272,19 @@ async def test_forgetting_in_the_store_gives_the_bytes_back(start, answered):
         def forget(owner):
             engine.calls.append(("forget", owner))
             with open_store(paths.pages_dir, None) as store:
-                store.forget(owner)
+                engine.emit(PagesForgotten(owner, Forgotten(store.forget(owner))))
 
         engine.forget = forget
 
     async with start(size=(110, 30), prepare=forgetting) as run:
         await open_panel(run, answered, "4")
-        await run.wait(lambda: "79 pages" in run.text())
+        await run.wait(lambda: "79 pages, 332 MB" in run.text())
         assert "Where is the [lake]?" in run.text()
-        await run.pilot.press("f", "y")
-        await run.wait(lambda: "came back" in run.text(), "the bytes")
+        await run.pilot.press("f")
+        await run.wait(lambda: "Forget these pages?" in run.text())
+        assert "that others share" not in run.text(), "there are none"
+        await run.pilot.press("y")
+        await run.wait(lambda: "0 pages, 0 B; 332 MB came back" in run.text(), "the bytes")
         assert ("forget", answered) in run.engine.calls
 
 

@@ -78,7 +78,9 @@ def kept_pages(backend):
         Kept(OwnerUse(str(place), pages, pages * MB // 3, shared, last_use, pinned), owner)
         for place, (owner, pages, shared, pinned) in enumerate(rows)
     ]
-    return StoreStats("", True, True, 812 * MB, 2 * MB, 64 * GB, 2_407, 4, 1, 3 * GB, 0, 0, 0, 0, 0, 0, ()), kept
+    return StoreStats(
+        "", True, True, 812 * MB, 802 * MB, 2 * MB, 64 * GB, 2_407, 4, 1, 3 * GB, 0, 0, 0, 0, 0, 0, ()
+    ), kept
 
 
 @pytest.fixture

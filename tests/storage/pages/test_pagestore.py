@@ -246,4 +246,5 @@ def test_what_was_written_and_used_is_counted_over_restarts(kit: Any) -> None:
 
     assert (stats.bytes_written_lifetime, stats.num_pages, stats.hits, stats.misses) == (written, 5, 5, 1)
     assert stats.bytes_on_disk == kit.bytes_on_disk()
+    assert stats.bytes_in_pages == 5 * kit.page_bytes
     assert stats.bytes_read > 0
