@@ -1,7 +1,8 @@
 """Documents read in the background, one after the other: their KV pages are filled while the engine is free.
 
 Each document has pages of its own. Questions are answered by searching meanwhile. Pages that are filled stay filled, so
-reading stops for a question and goes on after it, and after a restart it is found done.
+reading stops for a question and goes on after it, and after a restart it is found done. While a conversation is on the
+screen, pages of the documents that are read whole in it are kept near: they are the last to leave the device and RAM.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ class BackgroundReader:
         self._emit = emit
         self._wake = wake
         self._wanted: str | None = None
+        self._shown: str | None = None  # the conversation whose documents are kept near, whether or not they are read
         self._is_stale = False  # something else is wanted, or something else is open
         self._whole: Whole | None = None
         self._left: list[Whole] = []  # to be read after it
@@ -68,12 +70,12 @@ class BackgroundReader:
     def want(self, conversation_id: str | None) -> None:
         """Read what is open in this conversation now, as far as it is to be read whole."""
         if self.shelf is not None:
-            self._wanted = conversation_id
+            self._wanted = self._shown = conversation_id
             self._is_stale = True
             self._wake()
 
     def stop(self) -> bool:
-        """Read no further; False if nothing was being read."""
+        """Read no further; False if nothing was being read. What is open stays near."""
         state, wanted = self._state, self._wanted
         self._wanted, self._is_stale = None, True
         return wanted is not None and state is not None and state.num_read < state.num_documents
@@ -106,6 +108,8 @@ class BackgroundReader:
             self.pause(assistant)
         wanted = self._wanted
         if wanted is None:
+            if self._shown is None:
+                assistant.engine.cache.kept_near = frozenset()
             return False
         if self._state is None:
             self._begin(assistant, wanted)
@@ -122,6 +126,7 @@ class BackgroundReader:
         attached, among = shelf.askable(conversation_id)
         documents = shelf.documents()
         self._state = DocumentReading(conversation_id, "", num_documents=0)
+        assistant.engine.cache.kept_near = frozenset()
         if not 0 < len(among) <= _MOST or attached.mode == "search" or documents is None:
             return
         asker = Asker(assistant, documents, shelf.settings.generation.policy())
@@ -134,6 +139,10 @@ class BackgroundReader:
             elif notes:
                 self._emit(DocumentReading(conversation_id, document.name, note=notes[0]))
         self._state = replace(self._state, num_documents=len(self._left))
+        if self._left:
+            # Pages that a question was the first to fill are the conversation's.
+            owners = {owner_of(whole.document) for whole in self._left}
+            assistant.engine.cache.kept_near = frozenset(owners | {conversation_id})
 
     def _next(self, assistant: Assistant) -> bool:
         """Turn to the next document; one that was read before is done. False if there is none."""

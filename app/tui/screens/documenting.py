@@ -198,8 +198,10 @@ class Documenting(Looking):
                 self.tell(event.error, severity="error")
             case index_events.DocumentsRemoved():
                 self.tell(f"Removed {', '.join(event.names[:_TOLD])}.")
-                for owner in event.owners if self.backend is not None else ():
-                    self.backend.engine.forget(owner)  # type: ignore[union-attr]
+                if self.backend is not None:
+                    for owner in event.owners:
+                        self.backend.engine.forget(owner)
+                    self.backend.engine.reader.want(self.conversation_id)
                 self.load_documents()
             case background.DocumentReading():
                 self._read(event)
