@@ -66,7 +66,7 @@ class _Places:
         self._ids, self._decode = prompt_ids, tokenizer.decode
         self._sources = whole.sources
         shown = prompt.places(whole.sources)
-        first = tokenizer.decode(prompt_ids[: whole.num_tokens]).find(prompt.fenced(whole.sources[:1])[:80])
+        first = tokenizer.decode(prompt_ids[: whole.num_tokens]).find(prompt.fenced(whole.sources)[:80])
         # A tokenizer that does not give a text back as it was has no places to offer.
         self._spans = [(first + start, first + end) for start, end in shown if first >= 0]
 

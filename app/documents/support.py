@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from octavo.app.documents.facts import values
-from octavo.app.documents.passages import Statement, context, said_by
+from octavo.app.documents.passages import Statement, context, said_by, spans_of
 from octavo.app.documents.question import covered, related
 from octavo.app.documents.rivals import has_another_name, is_german, is_said_of_another, names_of
 
 if TYPE_CHECKING:
     from octavo.app.documents.evidence import Source
 
-_ENOUGH = 0.5  # share of a sentence's words that its chunk has to hold
+_ENOUGH = 0.5  # share of a sentence's words that three sentences have to hold
 _NAMES = 0.6  # share of capitalised words, where every noun is written so
 _NEGATION = re.compile(
     r"\b(?:not|no)\b(?!\.| only| later| more| less| fewer)|\b(?:cannot|never|nicht|kein\w*|nie|niemals)\b|n['’]t\b|"
@@ -48,20 +48,30 @@ def supports(
     held = _held([name.casefold() for name in names], evidence, statement)
     if len(held) < len(names) * (_NAMES if is_german(statement) else 1.0):
         return False
-    if not _is_near(source, said, evidence):
+    if not _is_near(source, said):
         return False
     if _is_denied(said_by(source), said) or has_another_name(said, source) or is_said_of_another(said, source, others):
         return False
     return entailment is None or entailment.entails(source.text, statement)
 
 
-def _is_near(source: Source, said: Statement, evidence: str) -> bool:
-    """Whether a source holds enough of a statement's words, some in its own text; of one or two all, or a number."""
-    found = len(_held(said.terms, evidence, said.text)) + len(said.figures)
+def _is_near(source: Source, said: Statement) -> bool:
+    """Whether three sentences in a row, with what stands above them, hold enough of a statement's words.
+
+    Of one or two words all, or a number; and some in the source's own text.
+    """
     number = len(said.terms) + len(said.figures)
-    if found < _ENOUGH * number or (number <= 2 and found < number):
-        return False
-    return not said.terms or bool(covered(said.terms, [source.text]))
+    least = number if number <= 2 else _ENOUGH * number
+    above, stated = (*source.headings, source.head), said_by(source)
+    if len(stated) < len(spans_of(source)):
+        stated += (source.text,)  # code is not written in sentences
+    for place in range(len(stated)):
+        text = " ".join((*above, *stated[max(place - 1, 0) : place + 2]))
+        known = values(text)
+        figures = sum(figure.loose or figure.value in known for figure in said.figures)
+        if len(_held(said.terms, text, said.text)) + figures >= least:
+            return not said.terms or bool(covered(said.terms, [source.text]))
+    return False
 
 
 def _held(terms: Sequence[str], evidence: str, statement: str) -> list[str]:

@@ -166,3 +166,19 @@ def test_a_list_of_numbers_in_one_sentence_is_fine() -> None:
     assert not supports(source, "The fee is 50 pounds for a full plot and 95 pounds for half of one.")
     assert supports(source, "Keys cost 20 pounds.")
     assert not supports(source, "Keys cost 95 pounds.")
+
+
+def test_words_scattered_over_a_chunk_or_in_its_documents_name_bear_nothing_out() -> None:
+    (source,) = sources(
+        "Thou art a scholar; speak to it. Looks it not pale? I saw him. In the morning a ruler was found. "
+        "It was just as I said. The king slept."
+    )
+    assert not supports(source, "The paper says thou art a just ruler and king.")
+    assert supports(source, "In the morning a ruler was found, just as I said.")
+
+
+def test_what_a_chunk_of_code_says_is_not_looked_for_in_sentences() -> None:
+    (source,) = sources(
+        "int fill(tank)\n{\n  check(level);\n\n  pump(on);\n  wait(full);\n}\nint drain(tank)", solid=True
+    )
+    assert supports(source, "fill checks the level of the tank, switches the pump on and waits until it is full")

@@ -58,9 +58,9 @@ def opened(paths: Paths, tmp_path: Path, reader: Reader) -> Iterator[Callable[..
     with open_database(tmp_path / "octavo.db") as database:
         shelves: list[Shelf] = []
 
-        def call(num_sections: int, **settings: Any) -> Opened:
+        def call(num_sections: int, *, before: str = "", **settings: Any) -> Opened:
             path = tmp_path / "tanks.md"
-            path.write_text(text_of(num_sections))
+            path.write_text(before + text_of(num_sections))
             shelf = Shelf(paths, Settings(embedder="off", **settings), Attachments(database))
             shelves.append(shelf)
             documents = shelf.documents(make=True)
@@ -158,11 +158,12 @@ def test_a_removed_document_leaves_every_tier(small_model: Path, paths: Paths, o
     assert documents.list() == []
 
 
+@pytest.mark.parametrize("before", ["", "# T\n\n## I\n\n### One\n\n" + "Rain fell on the roofs. " * 60 + "\n\n"])
 def test_longer_than_what_is_read_in_full_the_parts_selected_are_told(
-    small_model: Path, paths: Paths, opened: Callable[..., Opened]
+    small_model: Path, paths: Paths, opened: Callable[..., Opened], before: str
 ) -> None:
     sparse = {"dense_limit": 512, "window": 512, "selected": 512, "prefill_chunk": 256}
-    tanks = opened(90, **sparse)
+    tanks = opened(90, before=before, **sparse)
     with loaded(small_model, paths, **sparse) as assistant:
         answer = ask(assistant, tanks, "read")
         assert answer.mode == "read"
