@@ -172,7 +172,9 @@ def _instruction_sets(engine: Engine) -> str:
     from octavo.engine.hardware import measure_cpu
 
     own = engine.kernels.report["linear"]
-    return own if engine.device != "cpu" else f"{own}; prefill by torch with {' '.join(measure_cpu().features)}"
+    if engine.device != "cpu" or own.endswith("amx"):
+        return own
+    return f"{own}; prefill by torch with {' '.join(measure_cpu().features)}"
 
 
 def _check_agreement(engine: Engine, peers: list[Peer]) -> dict[str, Any]:
