@@ -5,11 +5,12 @@ Each step says what was found by arithmetic, what was measured where a model run
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from octavo.app.models.text import human_size
+from octavo.app.tui.text import count, one_line
 
 if TYPE_CHECKING:
     from octavo.app.assistant.snapshot import Snapshot
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from octavo.storage.records import StoredMessage
 
 _LONGEST = 5
+_TITLE, _SHORT_ID = 40, 12
+_BEYOND = ", more than this context: its oldest turns are left out of prompts"
 _SHORTER = 2
 
 
@@ -32,13 +35,16 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is examined. `answers` are the newest ones stored; `snapshot` is None where no model runs here."""
+    """What is examined. `answers` are the newest ones stored, of conversations with these `titles` by id; `snapshot` is
+    None where no model runs here.
+    """
 
     settings: Settings
     model: PlannedModel
     device: str
     answers: Sequence[StoredMessage]
     snapshot: Snapshot | None = None
+    titles: Mapping[str, str] = field(default_factory=dict)
 
 
 def examine_memory(case: Case) -> list[Step]:
@@ -87,10 +93,11 @@ def _tokens(case: Case) -> Step:
     longest = sorted(_lengths(case).items(), key=lambda item: -item[1])[:_LONGEST]
     context = _context(case)
     findings = [f"The context is {context:,} tokens, prompt and answer together."]
-    findings += [
-        f"Conversation {key[:8]} has {tokens:,} tokens ({100 * tokens / context:.0f}%), {_kv_text(case, tokens)} of KV."
-        for key, tokens in longest
-    ]
+    for key, tokens in longest:
+        title = one_line(case.titles.get(key, ""), _TITLE)
+        name = f"“{title}” ({key[:_SHORT_ID]})" if title else f"Conversation {key[:_SHORT_ID]}"
+        figures = f"{tokens:,} tokens ({100 * tokens / context:.0f}%), {_kv_text(case, tokens)} of KV"
+        findings.append(f"{name} has {figures}{_BEYOND if tokens > context else ''}.")
     if not longest:
         findings.append("No answer has been recorded yet.")
     return Step("Tokens of each conversation", tuple(findings), "Close long conversations, or begin new ones (/new).")
@@ -150,14 +157,16 @@ def _queue(case: Case) -> Step:
         )
     engine, counters = case.snapshot.engine, case.snapshot.engine.counters
     findings = [
-        f"{engine.num_running} requests run, {engine.num_waiting} wait.",
+        f"{count(engine.num_running, 'request')} being answered, {engine.num_waiting:,} waiting.",
         f"{counters.evicted_from_device // engine.num_layers:,} pages left the device so far, "
         f"{counters.evicted_from_host:,} left RAM; "
         f"{counters.streamed_layers // engine.num_layers:,} were read past it.",
         f"{counters.written:,} pages were written down, {counters.not_written:,} refused, {counters.lost:,} lost; "
         f"{counters.stalls:,} waits for the disk.",
     ]
-    return Step("Queue and evictions", tuple(findings), "Raise vram, or ram; fewer conversations at once.")
+    is_short = engine.num_waiting or counters.evicted_from_device or counters.streamed_layers or counters.stalls
+    remedy = "Raise vram, or ram; fewer conversations at once." if is_short else "Nothing: no page had to leave."
+    return Step("Queue and evictions", tuple(findings), remedy)
 
 
 def _reserved(case: Case) -> Step:
@@ -167,8 +176,8 @@ def _reserved(case: Case) -> Step:
     budget = Budget.of(context, settings.generation.max_tokens)
     finding = (
         f"{budget.reserve:,} of {context:,} tokens are kept for the answer "
-        f"(max_tokens {settings.generation.max_tokens:,}), {_kv_text(case, budget.reserve)} of KV; "
-        f"a prompt may have {budget.available:,}."
+        f"(max_tokens {settings.generation.max_tokens:,}), {_kv_text(case, budget.reserve)} of KV, and {budget.margin} "
+        f"for nothing; a prompt may have the other {budget.available:,}."
     )
     return Step("Reserved output", (finding,), "Lower generation.max_tokens.")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -235,6 +235,13 @@ class Conversations:
         """The newest answers of all conversations, the newest first; without one that is being written."""
         with self._database.reading() as connection:
             return messages.newest_answers(connection, limit)
+
+    def titles(self, ids: Collection[str]) -> dict[str, str]:
+        """The titles of those conversations that are there; up to some hundred ids."""
+        marks = ", ".join("?" * len(ids))
+        with self._database.reading() as connection:
+            found = connection.execute(f"SELECT id, title FROM conversations WHERE id IN ({marks})", [*ids])  # noqa: S608
+            return dict(found.fetchall())
 
     def tree(self, conversation_id: str) -> builtins.list[StoredMessage]:
         """Every message of every branch, oldest first: a parent comes before its children."""

@@ -98,7 +98,7 @@ def _ask(
     from octavo.storage.attachments import Attachments
 
     conversation = found or conversations.create()
-    from_documents = bool(Attachments(conversations.database).of(conversation.id).paths)
+    from_documents, is_open = bool(Attachments(conversations.database).of(conversation.id).paths), False
     for event in chat.turn(conversation.id, question, is_cancelled=is_cancelled):
         if isinstance(event, AnswerStarted) and event.left_out:
             tokens = sum(item.tokens for item in event.left_out)
@@ -109,7 +109,10 @@ def _ask(
         elif isinstance(event, AnswerText):
             if not from_documents:  # their text is shown when it is checked
                 yield event.text
+                is_open = not event.text.endswith("\n")
         elif isinstance(event, AnswerDone):
+            if is_open:
+                yield "\n"  # what is announced next begins on a line of its own
             record = event.message.record.get(RECORD)
             if record is not None:
                 yield "\n".join([*answer_lines(event.message.text, record), ""])

@@ -64,22 +64,25 @@ def _memory(*, as_json: bool) -> int:
     settings = load_settings(paths=paths)
     device = choose_device(settings)
     model = planned_model(settings, paths, device)
-    answers = _stored_answers(paths)
+    answers, titles = _stored_answers(paths)
     snapshot = _measured(settings, paths) if model.path is not None else None
-    steps = examine_memory(Case(settings, model, device, answers, snapshot))
+    steps = examine_memory(Case(settings, model, device, answers, snapshot, titles))
     echo_json(steps_json(steps)) if as_json else click.echo(as_text(steps))
     return 0
 
 
-def _stored_answers(paths: Paths) -> list[StoredMessage]:
+def _stored_answers(paths: Paths) -> tuple[list[StoredMessage], dict[str, str]]:
+    """The newest answers, and the titles of their conversations."""
     from octavo.storage.conversations import Conversations
     from octavo.storage.database import open_database
 
     if not paths.database_file.exists():
-        return []
+        return [], {}
     database = open_database(paths.database_file, write=False)
     with contextlib.closing(database):
-        return Conversations(database).newest_answers()
+        conversations = Conversations(database)
+        answers = conversations.newest_answers()
+        return answers, conversations.titles({answer.conversation_id for answer in answers})
 
 
 def _measured(settings: Settings, paths: Paths) -> Snapshot:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from octavo.app.cli.memory_output import (
+    became_of,
     check_document,
     conflict_document,
     line_document,
@@ -45,8 +46,13 @@ def command() -> None:
 @click.option("--all", "show_all", is_flag=True, help="Also what no longer holds.")
 @_JSON
 def list_memories(words: tuple[str, ...], show_all: bool, as_json: bool) -> None:
-    """List what is remembered, the newest first; with WORDS, what they find."""
+    """List what is remembered, the newest first; with WORDS, what they find.
+
+    HOLDS is empty for what always does. WEIGHT is 1 when something was just said and fades to a quarter; what is
+    pinned does not.
+    """
     from octavo.app.memory.recall import strength, today
+    from octavo.app.memory.telling import holding
     from octavo.storage.database import DatabaseMissingError
 
     day = None if show_all else today().isoformat()
@@ -66,13 +72,11 @@ def list_memories(words: tuple[str, ...], show_all: bool, as_json: bool) -> None
     if not found:
         click.echo("Nothing is remembered that these words find." if words else "Nothing is remembered yet.")
         return
-    click.echo(f"{'ID':<{SHORT_ID}}  {'SAID':<10}  {'HOLDS':<23}  {'DECAY':>5}  MEMORY")
+    width = max(len("HOLDS"), *(len(holding(memory)) for memory in found))
+    click.echo(f"{'ID':<{SHORT_ID}}  {'SAID':<10}  {'HOLDS':<{width}}  WEIGHT  MEMORY")
     for memory, document in zip(found, documents, strict=True):
-        holds = f"{memory.valid_from or '…'} to {memory.valid_to or '…'}"
-        mark = "* " if memory.pinned else ""
-        click.echo(
-            f"{memory.id[:SHORT_ID]}  {memory.said[:10]}  {holds:<23}  {document['decay']:>5.2f}  {mark}{memory.text}"
-        )
+        fades = "pinned" if memory.pinned else f"{document['decay']:>6.2f}"
+        click.echo(f"{memory.id[:SHORT_ID]}  {memory.said[:10]}  {holding(memory):<{width}}  {fades}  {memory.text}")
 
 
 @command.command(name="add")
@@ -86,8 +90,8 @@ def add_memory(text: str, nli: str | None, as_json: bool) -> None:
         found_by = _found_by(keeper)
     documents = [outcome_document(outcome) | {"found_by": found_by} for outcome in outcomes]
     print_verdicts([outcome.check for outcome in outcomes], documents, as_json=as_json)
-    if not as_json and any(outcome.check.verdict != "compatible" for outcome in outcomes):
-        click.echo("`octavo memory conflicts` shows what waits for you, `octavo memory undo` takes this back.")
+    if not as_json:
+        click.echo(became_of(outcomes))
 
 
 @command.command()

@@ -34,6 +34,21 @@ def print_verdicts(checks: Sequence[Check], documents: list[dict[str, Any]], *, 
     click.echo(f"    compared with what {found_by} found{without}")
 
 
+def became_of(outcomes: Sequence[Outcome]) -> str:
+    """What is remembered now, and how to change that."""
+    verdicts = {outcome.check.verdict for outcome in outcomes}
+    back = "`octavo memory undo` takes it back."
+    if "tension" in verdicts:
+        return f"Both are remembered; `octavo memory conflicts` lists what waits for your decision. {back}"
+    if verdicts & {"update", "contradiction"}:
+        return f"Remembered, in place of what it replaces. {back}"
+    return (
+        f"Remembered already; this was added to it as evidence. {back}"
+        if verdicts == {"duplicate"}
+        else f"Remembered. {back}"
+    )
+
+
 def check_document(check: Check) -> dict[str, Any]:
     """A check as `octavo memory check --json` prints it."""
     conflicts = check.with_verdict("tension", "contradiction", "update")

@@ -10,6 +10,17 @@ import click
 from octavo.app.cli.output import echo_json
 from octavo.app.errors import AppError
 
+_NAMES = {
+    "queue_s": "waiting, s",
+    "prefill_s": "reading the prompt, s",
+    "ttft_s": "to the first token, s",
+    "itl_p50_ms": "between tokens, p50, ms",
+    "itl_p95_ms": "between tokens, p95, ms",
+    "itl_p99_ms": "between tokens, p99, ms",
+    "tokens_per_s": "tokens/s",
+    "e2e_s": "whole answer, s",
+}
+
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
@@ -30,17 +41,20 @@ def command(file: Path, as_json: bool) -> None:
 
 
 def _lines(summary: dict[str, Any]) -> list[str]:
+    if not summary["answers"]:
+        return ["There is no answer in this trace yet."]
     endings = ", ".join(f"{count:,} {name}" for name, count in summary["finish_reasons"].items())
     tokens, pages = summary["tokens"], summary["pages"]
     lines = [
-        f"answers   {summary['answers']:,} ({endings})" if summary["answers"] else "answers   none",
+        f"answers   {summary['answers']:,} ({endings})",
         f"models    {', '.join(f'{name} ({count:,})' for name, count in summary['models'].items())}",
-        f"tokens    {tokens['prompt_tokens']:,} of prompts, {tokens['reused_tokens']:,} of them found; "
+        f"tokens    {tokens['prompt_tokens']:,} of prompts, {tokens['reused_tokens']:,} of them read before; "
         f"{tokens['generated_tokens']:,} generated",
         f"pages     {pages['total']:,}: {pages['device']:,} on the device, {pages['host']:,} in RAM, "
         f"{pages['disk']:,} on disk",
-        f"{'':<14}{'p50':>10}{'p95':>10}{'p99':>10}",
+        f"{'':<26}{'p50':>10}{'p95':>10}{'p99':>10}",
     ]
     for name, spread in summary["timings"].items():
-        lines.append(f"{name:<14}" + "".join(f"{spread[label]:>10.3f}" for label in ("p50", "p95", "p99")))
+        figures = "".join(f"{spread[label]:>10,.{2 if name.endswith('_s') else 1}f}" for label in ("p50", "p95", "p99"))
+        lines.append(f"{_NAMES[name]:<26}{figures}")
     return [*lines, *(f"error     {count:,} times: {error}" for error, count in summary["errors"].items())]

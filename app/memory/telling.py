@@ -1,8 +1,26 @@
-"""A check in sentences for a person, the same on the command line and on the screen."""
+"""Checks and memories in words for a person, the same on the command line and on the screen."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from octavo.app.memory.check import Check
+
+if TYPE_CHECKING:
+    from octavo.storage.memory_records import Memory
+
+
+def holding(memory: Memory) -> str:
+    """When it holds, as "since 2026-05-01"; empty for what always does."""
+    match memory.valid_from, memory.valid_to:
+        case None, None:
+            return ""
+        case first, None:
+            return f"since {first}"
+        case None, last:
+            return f"until {last}"
+        case first, last:
+            return f"from {first} until {last}"
 
 
 def told(check: Check) -> list[str]:

@@ -74,7 +74,7 @@ def _budget(record: Mapping[str, Any], width: int, used: int) -> Content:
     legend = Content.assemble(
         ("█", "$success"), f" found {reused:,}  ", ("▓", "$primary"), f" read {prompt - reused:,}  ",
         ("▒", "$accent"), f" answer {generated:,}  ", ("░", "$foreground 45%"), f" kept for it {rest:,}  ",
-        f"· of {total:,} tokens",
+        f"· of {total:,}",
     )  # fmt: skip
     reading = describe_record(record)
     return _section("Token budget", [bar, legend, *([reading] if reading else [])])

@@ -23,6 +23,7 @@ LOOKS: dict[Kind, tuple[str, str, str]] = {
 }
 _NAMES = {("NVMe", "cached"): "pages", ("RAM", "workspace"): "program"}
 _LONG = 150  # cells from which the last row has room for whole sentences
+_SHORTEST = 12  # cells of a bar whose parts can be told apart
 PEAK = "│"
 _PEAK_STYLE = "bold $warning"
 
@@ -81,14 +82,19 @@ def compact(reading: Reading, context: Context, tokens_per_s: float, width: int)
 
 def wide(reading: Reading, context: Context, tokens_per_s: float, width: int) -> Content:
     """A row for each bar with its parts named, then what moves and what fits."""
-    bar_width = max(width // 4, 20)
     name_width = max(len(bar.name) for bar in reading.bars) + 1
-    rows = []
+    besides = []
     for bar in reading.bars:
-        name, figures = (bar.name.ljust(name_width), "bold"), (f" {against(bar)}  ", "bold")
         shared = f"  PSS {short_size(reading.pss)}" if bar.name == "RAM" and reading.pss else ""
-        row = Content.assemble(name, bar_content(bar, bar_width), figures, _legend(bar), shared)
-        rows.append(row.truncate(width, ellipsis=True))
+        besides.append(Content.assemble((f" {against(bar)}  ", "bold"), _legend(bar), shared))
+    room = width - name_width - max(beside.cell_length for beside in besides)
+    bar_width = max(min(width // 4, room), _SHORTEST)
+    rows = [
+        Content.assemble((bar.name.ljust(name_width), "bold"), bar_content(bar, bar_width), beside).truncate(
+            width, ellipsis=True
+        )
+        for bar, beside in zip(reading.bars, besides, strict=True)
+    ]
     long = [*_traffic(reading), reading.ceiling.sentence if reading.ceiling else "", fits(reading)]
     texts = [*_about(context, tokens_per_s), *(long if width >= _LONG else _briefly(reading))]
     return Content("\n").join([*rows, _second(reading, width, texts)])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from octavo.app.memory.fence import is_safety
 from octavo.app.memory.recall import strength, today
 from octavo.app.memory.slash import find
+from octavo.app.memory.telling import holding
 from octavo.app.tui.screens.memories import Row
 from octavo.app.tui.widgets.alarm_bar import Alarm
 
@@ -92,7 +93,7 @@ def _row(keeper: Keeper, memory: Memory) -> Row:
     evidence = keeper.memories.evidence(memory.id)
     times = f"said {len(evidence)} times, first" if len(evidence) > 1 else "said"
     about = [
-        f"{times} on {memory.said[:10]}, {_SOURCES[memory.source]}; {validity(memory)}",
+        f"{times} on {memory.said[:10]}, {_SOURCES[memory.source]}; {_validity(memory)}",
         f"{_subject(memory)}; {_fading(memory)}",
     ]
     waiting = [conflict for conflict in keeper.memories.conflicts(memory_id=memory.id) if conflict.state == "open"]
@@ -100,17 +101,8 @@ def _row(keeper: Keeper, memory: Memory) -> Row:
     return Row(memory.id, memory.text, is_safety(memory), tuple(about))
 
 
-def validity(memory: Memory) -> str:
-    """When it holds, in words."""
-    match memory.valid_from, memory.valid_to:
-        case None, None:
-            return "holds at any time"
-        case first, None:
-            return f"holds since {first}"
-        case None, last:
-            return f"holds until {last}"
-        case first, last:
-            return f"holds from {first} until {last}"
+def _validity(memory: Memory) -> str:
+    return f"holds {holding(memory) or 'at any time'}"
 
 
 def _fading(memory: Memory) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 from click.testing import CliRunner
@@ -44,8 +45,13 @@ def test_steps_come_in_order_with_figures_of_this_machine():
         "Prefill or decode", "What to lower first",
     ]  # fmt: skip
     assert "Conversation long has 4,010 tokens (49%)" in steps[0].findings[1]
+    named = examine_memory(replace(case, answers=[answer("long", 9000)], titles={"long": "Where is the [lake]?\n\x1b"}))
+    assert named[0].findings[1].startswith("“Where is the [lake]? ␛” (long) has 9,010 tokens (110%)")
+    assert named[0].findings[1].endswith("more than this context: its oldest turns are left out of prompts.")
     assert "= 23,040 bytes a token in bf16; bf16 stores 23,040" in steps[1].findings[0]
     assert "1,024 of 8,192 tokens are kept for the answer" in steps[4].findings[0]
+    parts = re.findall(r"^[\d,]+|(?<=and )\d+|(?<=other )[\d,]+", steps[4].findings[0])
+    assert sum(int(part.replace(",", "")) for part in parts) == 8192, "they add up"
     assert "25% was prefill" in steps[5].findings[1]
     saved = (kv_bytes(SIZES, 8192) - kv_bytes(SIZES, 8192, "k8v8")) / 1e6
     assert f'"k8v8" saves {saved:.1f} MB' in steps[6].findings[0]
@@ -56,7 +62,7 @@ def test_what_a_running_model_holds_is_measured():
     snapshot = Snapshot("tiny", ENGINE, Limits(0, 0, 0, 0), None)
     text = as_text(examine_memory(Case(Settings(), MODEL, "cpu", [], snapshot)))
     assert "Measured: 40.0 MB in use and 60.0 MB cached of 300 MB" in text
-    assert "1 requests run, 2 wait." in text
+    assert "1 request being answered, 2 waiting." in text
     assert "2 pages left the device so far" in text
 
 

@@ -202,3 +202,9 @@ class TestList:
         ):
             with pytest.raises(StorageError, match=says):
                 conversations.resolve(prefix)
+
+    def test_titles_of_those_that_are_there(self, conversations: Conversations) -> None:
+        one, two = conversations.create("one"), conversations.create("two")
+        assert conversations.titles({one.id, "gone"}) == {one.id: "one"}
+        assert conversations.titles([two.id, one.id]) == {one.id: "one", two.id: "two"}
+        assert conversations.titles(()) == {}

@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from octavo.app.tui.heat import SECTION, counts_by_tier
 from octavo.app.tui.owners import Owner, find_owners
-from octavo.app.tui.text import count, visible
+from octavo.app.tui.text import count, one_line, visible
 from octavo.app.tui.widgets.heat_map import HeatMap
 from octavo.app.tui.widgets.inspection_tab import InspectionTab, Steady
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _LIVE_S = 0.5
 _PAUSE_S = 0.05  # without a move of the cursor before its page is asked for
+_TEXT = 400  # characters of a page's text; 32 tokens have fewer
 _PLACES = ("nowhere", "on disk", "in RAM", "on the device")
 _KEYS, _FEW_KEYS = "m shows other figures · +/- zoom · arrows move", "m more · +/- zoom"
 _LEGENDS = {
@@ -57,7 +58,7 @@ class PagesTab(InspectionTab):
         yield Steady("", id="pages-facts", markup=False)
         with Container(id="pages-body"):
             yield HeatMap(id="heat")
-            with VerticalScroll(id="pages-detail", can_focus=False):
+            with VerticalScroll(id="pages-detail"):
                 yield Static("", id="page-text", markup=False)
         yield Steady("", id="pages-legend", markup=False)
 
@@ -180,10 +181,9 @@ def page_text(pages: PageMap, detail: PageDetail, owners: Sequence[str], text: s
     about = _about(pages, detail) if at < pages.num_complete else _about_unfinished(pages)
     lines = [
         Content.styled(f"Page {at + 1:,} of {pages.num_pages:,}, tokens {first:,}-{last:,}", "bold"),
+        Content.styled(f"“{one_line(visible(text), _TEXT)}”", "$text-accent"),
         *map(Content, about),
         Content(f"kept for {', '.join(owners) or ('…' if detail.owners else 'nobody this process knows of')}"),
-        Content.styled("Text", "bold"),
-        Content(visible(text)),
         Content.styled("Token ids", "bold"),
         Content(" ".join(map(str, detail.token_ids))),
     ]

@@ -42,7 +42,8 @@ class TriageTab(InspectionTab):
             device = snapshot.engine.device if snapshot is not None else "cpu"
             model = planned_model(settings, backend.paths, device)
             answers = backend.conversations.newest_answers()
-            return examine_memory(Case(settings, model, device, answers, snapshot))
+            titles = backend.conversations.titles({answer.conversation_id for answer in answers})
+            return examine_memory(Case(settings, model, device, answers, snapshot, titles))
 
         self.in_thread(look, self._show, self._failed, group="triage")
 

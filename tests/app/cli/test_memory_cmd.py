@@ -103,3 +103,31 @@ def test_the_log_says_what_replaced_what_and_how_it_was_found(octavo: Octavo) ->
     assert "“I live in Oslo” → “I moved to Lisbon”" in octavo("memory", "log").out
     (line, *_) = read(octavo("memory", "log", "--json"))
     assert (line["kind"], line["old"], line["new"]) == ("update", "I live in Oslo", "I moved to Lisbon")
+
+
+def test_the_list_says_in_words_when_something_holds(octavo: Octavo) -> None:
+    for text in ("I like tea", "I live in Oslo since May 2026", "I'm vegan until 2026-12-24", "I'm allergic to nuts"):
+        last = octavo("memory", "add", text).out.splitlines()[-1]
+        assert last == "Remembered. `octavo memory undo` takes it back."
+    out = octavo("memory", "list").out
+    assert "…" not in out
+    assert " None" not in out
+    head, *rows = out.splitlines()
+    assert head.split() == ["ID", "SAID", "HOLDS", "WEIGHT", "MEMORY"]
+    column = head.index("HOLDS")
+    held = {row[head.index("MEMORY") :]: row[column:].split("  ")[0].strip() for row in rows}
+    assert held["I like tea"] == ""
+    assert held["I live in Oslo since May 2026"] == "since 2026-05-01"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        ("I like tea", "I like tea", "Remembered already"),
+        ("I live in Oslo", "I moved to Lisbon", "Remembered, in place of what it replaces."),
+        ("I'm vegan", "I love steak", "Both are remembered; `octavo memory conflicts`"),
+    ],
+)
+def test_adding_says_what_became_of_it(octavo: Octavo, first: str, second: str, said: str) -> None:
+    octavo("memory", "add", first)
+    assert octavo("memory", "add", second).out.splitlines()[-1].startswith(said)

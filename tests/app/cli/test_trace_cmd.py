@@ -83,6 +83,11 @@ def test_a_trace_goes_on_where_it_stopped_and_is_summed_up(tmp_path):
     text = CliRunner().invoke(cli, ["stats", str(file)]).output
     assert "3 (2 stop, 1 error)" in text
     assert "Memory ran out." in text
+    assert "_" not in text, "figures have names that a person knows"
+    for name in summary["timings"]:
+        assert f"{summary['timings'][name]['p50']:,.{2 if name.endswith('_s') else 1}f}" in text
+    (tmp_path / "empty").touch()
+    assert "no answer" in CliRunner().invoke(cli, ["stats", str(tmp_path / "empty")]).output
 
 
 def test_what_is_no_trace_is_refused_with_its_line(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 
 from octavo.app.memory.recall import RECORD
 from octavo.app.memory.service import ChatMemory
-from octavo.app.tui.memory_rows import validity
+from octavo.app.memory.telling import holding
 from octavo.app.tui.screens.alarm import AlarmScreen
 from octavo.app.tui.screens.memories import MemoriesScreen
 from octavo.storage.database import Database
@@ -256,12 +256,12 @@ async def test_f6_decides_and_f7_undoes_while_the_panel_is_open(remembering: Any
 @pytest.mark.parametrize(
     ("first", "last", "said"),
     [
-        (None, None, "holds at any time"),
-        ("2026-11-30", None, "holds since 2026-11-30"),
-        (None, "2026-12-24", "holds until 2026-12-24"),
-        ("2026-11-30", "2026-12-24", "holds from 2026-11-30 until 2026-12-24"),
+        (None, None, ""),
+        ("2026-11-30", None, "since 2026-11-30"),
+        (None, "2026-12-24", "until 2026-12-24"),
+        ("2026-11-30", "2026-12-24", "from 2026-11-30 until 2026-12-24"),
     ],
 )
 def test_when_a_memory_holds_is_said_in_words(first: str | None, last: str | None, said: str) -> None:
     memory = SimpleNamespace(valid_from=first, valid_to=last)
-    assert validity(memory) == said
+    assert holding(memory) == said
