@@ -11,11 +11,12 @@ import click
 
 from octavo.app.cli.embedding import embed, opened_embedder
 from octavo.app.cli.explaining import tell_budgets, tell_reading
-from octavo.app.cli.progress import announce
+from octavo.app.cli.progress import announce, count_bar
 from octavo.app.cli.unlocking import unlocked
 from octavo.app.errors import AppError
 
 if TYPE_CHECKING:
+    from octavo.app.assistant.assistant import Assistant
     from octavo.app.documents.answer import DocumentAnswer
     from octavo.app.settings import Settings
     from octavo.storage.documents import Documents, StoredDocument
@@ -52,7 +53,8 @@ def ask_documents(
             policy = settings.generation.policy()
             asker = Asker(assistant, documents, policy, embedder=chosen, reranker=reranker, entailment=entailment)
             asked = Question(question, among, mode, system=settings.system)  # type: ignore[arg-type]
-            found = asker.ask(asked, is_cancelled)
+            with count_bar("tokens read") as show_reading:
+                found = asker.ask(asked, _watched(assistant, show_reading, is_cancelled))
             if len(among) > 1:  # pages with text of several documents would outlive one that is removed
                 assistant.engine.forget(SEVERAL)
             if found.answer is not None:
@@ -65,6 +67,19 @@ def ask_documents(
     if explaining:
         explain(record)
     return found, {"model": name, **found.as_json()}
+
+
+def _watched(
+    assistant: Assistant, show: Callable[[int, int], None], is_cancelled: Callable[[], bool]
+) -> Callable[[], bool]:
+    """As `is_cancelled`, which is asked once a step: a document read whole may take minutes until its first word."""
+
+    def step() -> bool:
+        for sequence in assistant.engine.sequences[:1]:
+            show(min(sequence.num_computed, sequence.num_prompt), sequence.num_prompt)
+        return is_cancelled()
+
+    return step
 
 
 @contextlib.contextmanager

@@ -170,3 +170,19 @@ def test_pages_with_text_of_several_documents_are_not_kept(ask: Callable[..., An
     assistant.engine.forget = forgotten.append
     ask(assistant, "How many doors has the cellar?", "--doc", "other.md", "--mode", "search")
     assert forgotten == assistant.owners == ["documents"]
+
+
+def test_how_far_a_document_is_read_is_told_once_a_step() -> None:
+    from octavo.app.cli.asking import _watched
+
+    sequence = SimpleNamespace(num_computed=0, num_prompt=900)
+    assistant: Any = SimpleNamespace(engine=SimpleNamespace(sequences=(sequence,)))
+    told: list[tuple[int, int]] = []
+    step = _watched(assistant, lambda done, total: told.append((done, total)), lambda: bool(told[2:]))
+    for computed in (256, 512, 901):
+        sequence.num_computed = computed
+        assert step() is (computed == 901)
+    assert told == [(256, 900), (512, 900), (900, 900)]
+    assistant.engine.sequences = ()
+    step()
+    assert len(told) == 3
