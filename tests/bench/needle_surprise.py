@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -26,7 +27,7 @@ from octavo.engine.runner import ModelRunner
 from octavo.engine.tokenizer import Tokenizer
 from octavo.engine.weights.checkpoint import Checkpoint, open_checkpoint
 
-CODEC = "k8v4"
+CODEC: Final = "k8v4"
 
 
 class Reader:
