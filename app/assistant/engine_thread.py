@@ -88,6 +88,7 @@ class EngineThread:
         ]
         self._model: str | None = None
         self._chat: Chat | None = None
+        self._has_loaded = False
         self._gauge = Gauge()
 
     def start(self) -> None:
@@ -252,8 +253,10 @@ class EngineThread:
 
         self._model = model
         self._let_go()
-        gc.unfreeze()  # the screen hides from the collector what was loaded by then
-        gc.collect()  # two models at once may be more than the memory holds
+        if self._has_loaded:
+            gc.unfreeze()  # the screen hides from the collector what was loaded by then
+            gc.collect()  # two models at once may be more than the memory holds; the screen waits for this
+        self._has_loaded = True
         started, name = time.perf_counter(), model or ""
         try:
             found = resolve_model(model, self._settings, self._paths)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 Kind = Literal["weights", "in use", "cached", "workspace", "others", "free"]
 
+PROGRAM_GROWS = 192 << 20
+"""What the libraries of documents, of the memory and of the panel take once they are used; measured, some 170 MB."""
+
 _RATE_S = 1.0  # over which pages moved a second are counted
 _NEARLY_FULL = 0.8  # of the context
 _LEAST_TOKENS = 1024
@@ -63,7 +66,8 @@ class Ceiling:
     """What Octavo stays under in one memory, so that the figure beside that bar never exceeds it.
 
     `model` bytes are allocated up front or reserved, whatever is read. `program` is what Python, torch and the
-    libraries take beside them in RAM: measured when the model was loaded, and more as soon as more is seen; on a GPU 0.
+    libraries take beside them in RAM: measured when the model was loaded, with what they grow by; more as soon as more
+    is seen; on a GPU 0.
     `host` bytes of RAM for pages come on top of what a GPU holds.
     """
 
@@ -138,7 +142,7 @@ class Meter:
         beside = max(system.rss - engine.weights - touched, 0)
         # Loaded just now, the model has not computed yet; later its workspace may lie in what is beside it.
         is_new = snapshot.model != self._model
-        self._program = beside if is_new else max(self._program, beside - limits.workspace)
+        self._program = beside + PROGRAM_GROWS if is_new else max(self._program, beside - limits.workspace)
         return Ceiling("RAM", limits.device + limits.host + engine.weights, self._program)
 
     def _rates(self, snapshot: Snapshot, now: float) -> tuple[float, float]:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 GOAL_MS = 50.0
 _LONGEST_WAIT_S = 2.0
+_SHARES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
 
 
 @click.command()
@@ -37,6 +39,8 @@ _LONGEST_WAIT_S = 2.0
 @click.option("--json", "as_json", is_flag=True, help="End with one JSON line.")
 def screen(model: str | None, tokens: int, table: int, keys: int, idle: int, as_json: bool) -> None:
     """Milliseconds from a key to the paint that shows it, without a terminal to send it to.
+
+    Beside the longest stands how much of it the screen's thread was ready and waited for a processor (queued).
 
     Once in the input of the chat, once in the inspection panel's heat map over a page map of --table tokens; both while
     the model reads, where --tokens are given.
@@ -121,21 +125,24 @@ async def _begin_reading(app: Any, pilot: Pilot[None], tokens: int) -> None:
     await until(pilot, lambda: app.chat.live_id is not None, "the answer")
 
 
-async def _press(app: Any, keys: list[str], count: int, state: Callable[[], object]) -> list[float]:
-    """Milliseconds from each key to the first paint of another `state`; keys that change nothing do not count."""
+async def _press(app: Any, keys: list[str], count: int, state: Callable[[], object]) -> list[tuple[float, float]]:
+    """Milliseconds from each key to the first paint of another `state`, and how many of them this thread waited for a
+    processor that something else had; keys that change nothing do not count.
+    """
     from textual import events
 
     times = []
     for number in range(count):
         key = keys[number % len(keys)]
         app.expect(state)
-        started = time.perf_counter()
+        started, queued = time.perf_counter(), _queued_ms()
         app.post_message(events.Key(key, key if len(key) == 1 else " " if key == "space" else None))
         ends = started + _LONGEST_WAIT_S
         while not app.painted and time.perf_counter() < ends:
             await asyncio.sleep(0.001)
         if app.painted:
-            times.append(1e3 * (app.painted - started))
+            taken = 1e3 * (app.painted - started)
+            times.append((taken, min(_queued_ms() - queued, taken)))
         await asyncio.sleep(0.05)
     return times
 
@@ -192,11 +199,18 @@ def synthetic_map(tokens: int, num_layers: int = 30, page_size: int = 32) -> Pag
     )
 
 
-def _spread(name: str, times: list[float]) -> dict[str, float]:
+def _queued_ms() -> float:
+    """How long this thread was ready to run and did not, so far; 0 where the system does not say."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e6
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
+def _spread(name: str, times: list[tuple[float, float]]) -> dict[str, float]:
+    """Of all keys, then of the longest alone: of what it took, what the program itself is not to blame for."""
     from octavo.engine.events import percentile
 
-    return {
-        f"{name}_p50_ms": percentile(times, 0.5),
-        f"{name}_p95_ms": percentile(times, 0.95),
-        f"{name}_max_ms": max(times),
-    }
+    taken, (longest, queued) = [each for each, _ in times], max(times)
+    shares = {f"{name}_{label}_ms": percentile(taken, share) for label, share in _SHARES}
+    return shares | {f"{name}_max_ms": longest, f"{name}_max_queued_ms": queued}

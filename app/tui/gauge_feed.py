@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from octavo.app.assistant.probe import Probe
@@ -19,22 +20,24 @@ _STEP = 50 * 10**6  # bytes; what others take and leave is shown in three figure
 
 
 class GaugeFeed:
-    """Used by the screen's thread; only the proportional set size is looked up in a thread of its own."""
+    """Used by the screen's thread. The system is asked in a thread of its own: a disk that does not answer must not
+    stop the screen.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._probe = Probe(folder)
+        self._system = self._probe.measure()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="octavo-probe", daemon=True)
+        self._thread.start()
         self._meter = Meter()
-        self._looking: threading.Thread | None = None
         self._snapshot: Snapshot | None = None
         self._seen: tuple[object, ...] = ()
         self._last: Reading | None = None
 
     def read(self, snapshot: Snapshot | None, context: Context) -> Reading:
         """The reading of this moment: the same object as before where nothing that can be seen has changed."""
-        if self._probe.wants_pss and (self._looking is None or not self._looking.is_alive()):
-            self._looking = threading.Thread(target=self._probe.measure_pss, name="octavo-pss", daemon=True)
-            self._looking.start()
-        system = self._probe.measure()
+        system = self._system
         seen = system.rss >> 20, system.pss >> 20, system.available // _STEP, system.disk_free // _STEP, context
         last = self._last
         if last is not None and snapshot is self._snapshot and seen == self._seen and not (last.up or last.down):
@@ -42,3 +45,19 @@ class GaugeFeed:
         self._snapshot, self._seen = snapshot, seen
         self._last = self._meter.read(snapshot, system, context, time.monotonic())
         return self._last
+
+    @property
+    def is_looking(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    def close(self) -> None:
+        """End the thread, soon."""
+        self._closing.set()
+
+    def _look(self) -> None:
+        while not self._closing.wait(TICK_S):
+            with suppress(OSError):  # the last figures stay
+                if self._probe.wants_pss:
+                    self._probe.measure_pss()
+                self._system = self._probe.measure()

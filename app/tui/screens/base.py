@@ -81,6 +81,10 @@ class ScreenBase(Screen[None]):
         self.tick_gauge(line)
         self.set_interval(TICK_S, lambda: self.tick_gauge(line))
 
+    def on_unmount(self) -> None:
+        if self._feed is not None:
+            self._feed.close()
+
     def also_show(self, bars: GaugeBars | None) -> None:
         """Show the gauge on another screen's bars, too; None is on this one's alone again."""
         self._bars = [*self._bars[:1], *([bars] if bars is not None else [])]

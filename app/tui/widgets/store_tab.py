@@ -150,7 +150,7 @@ def _facts(stats: StoreStats, freed: str) -> Content:
     first = f"{count(stats.num_pages, 'page')}, {human_size(stats.bytes_in_pages)}{freed}"
     second = (
         f"{human_size(stats.bytes_on_disk)}{cap} on disk (files grow in steps), "
-        f"{human_size(stats.bytes_written_lifetime)} written so far"
+        f"{human_size(stats.bytes_written_lifetime)} written"
     )
     return Content("\n").join([Content.styled(first, "bold"), Content(second), *map(Content, stats.problems)])
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+import threading
+import time
 from dataclasses import replace
 
 import pytest
 
+from octavo.app.assistant.probe import Probe, SystemFigures
 from octavo.app.assistant.reading import Bar, Ceiling, Context, Part, Reading
 from octavo.app.assistant.snapshot import Limits, Snapshot
 from octavo.app.tui import gauge_text
+from octavo.app.tui.gauge_feed import GaugeFeed
 from octavo.app.tui.widgets.gauge import GaugeBars
 from octavo.engine.gauge import EngineFigures, Held
 from octavo.engine.kv.residency import TierCounters
@@ -23,6 +27,7 @@ ENGINE = EngineFigures(
     context=8192, num_running=1, num_waiting=0,
 )  # fmt: skip
 SNAPSHOT = Snapshot("m", ENGINE, Limits(400 * MB, 80 * MB, 50 * MB, 64 * GB), StoreUsage(100 * MB, 64 * GB, 0, 0))
+SYSTEM = SystemFigures(900 * MB, 300 * MB, 0, 950 * MB, 16 * GB, 9 * GB, 500 * GB, 200 * GB)
 BAR = Bar(
     "RAM",
     1_000,
@@ -123,3 +128,27 @@ async def test_what_did_not_change_is_not_painted_again(start, monkeypatch):
         for _ in range(5):
             run.screen.tick_gauge(run.screen.status)
         assert painted == []
+
+
+def test_a_disk_that_does_not_answer_does_not_stop_the_screen(tmp_path, monkeypatch):
+    """Once it answers again, so does the gauge; and its thread ends with it."""
+    answers = threading.Event()
+    feed = GaugeFeed(tmp_path)
+    before = feed.read(None, Context())
+
+    def measure(probe):
+        assert answers.wait(10)
+        return replace(SYSTEM, rss=700 * MB)
+
+    monkeypatch.setattr(Probe, "measure", measure)
+    for _ in range(3):
+        assert feed.read(None, Context()) is before
+    answers.set()
+    deadline = time.monotonic() + 10
+    while feed.read(None, Context()) is before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert feed.read(None, Context()).bars[0].used == 700 * MB
+    feed.close()
+    while feed.is_looking and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not feed.is_looking
