@@ -9,13 +9,16 @@ import torch
 from torch import Tensor
 
 from octavo.engine.config import GenerationPolicy
+from octavo.engine.kernels.operations import SampleOp
+from octavo.engine.kernels.sampling import sample_torch
 
 
 class Sampler:
     """The random state of one answer. With a seed the choices repeat; without one, a fresh seed is drawn and kept."""
 
-    def __init__(self, policy: GenerationPolicy) -> None:
+    def __init__(self, policy: GenerationPolicy, sample: SampleOp = sample_torch) -> None:
         self.policy = policy
+        self._sample = sample
         self._seen = SeenTokens()
         self._generator = torch.Generator()
         if policy.seed is None:
@@ -29,14 +32,13 @@ class Sampler:
         """The next token after `token_ids` (prompt and answer so far), from `logits` float32 [vocab_size], which it
         may change."""
         policy = self.policy
-        logits = logits.cpu()
         if policy.repetition_penalty != 1.0:
-            penalize_repetition(logits, self._seen.follow(token_ids), policy.repetition_penalty)
+            seen = self._seen.follow(token_ids).to(logits.device)
+            penalize_repetition(logits, seen, policy.repetition_penalty)
         if policy.temperature == 0:
             return int(logits.argmax())
-        candidates, logits = filter_candidates(logits / policy.temperature, policy)
-        probabilities = torch.softmax(logits, dim=-1)
-        return int(candidates[torch.multinomial(probabilities, 1, generator=self._generator)])
+        uniform = float(torch.rand((), generator=self._generator, dtype=torch.float64))
+        return self._sample(logits, policy.temperature, policy.top_k, policy.top_p, policy.min_p, uniform)
 
 
 def penalize_repetition(logits: Tensor, seen: Tensor, penalty: float) -> None:
@@ -66,24 +68,3 @@ class SeenTokens:
         if new:
             self._ids[start : len(self._known)] = torch.tensor(sorted(new))
         return self._ids[: len(self._known)]
-
-
-def filter_candidates(logits: Tensor, policy: GenerationPolicy) -> tuple[Tensor, Tensor]:
-    """Tokens that top-k, top-p and min-p leave, in descending order of their logits, with those logits.
-
-    top-p is nucleus sampling (Holtzman et al. 2019, arXiv:1904.09751), min-p that of Nguyen et al. 2024
-    (arXiv:2407.01082). The most likely token always stays.
-    """
-    vocabulary = logits.shape[0]
-    kept = min(policy.top_k or vocabulary, vocabulary)
-    logits, candidates = logits.topk(kept)
-    if policy.top_p < 1.0:
-        probabilities = torch.softmax(logits, dim=-1)
-        before = probabilities.cumsum(0) - probabilities
-        count = max(int((before < policy.top_p).sum()), 1)
-        logits, candidates = logits[:count], candidates[:count]
-    if policy.min_p > 0.0:
-        probabilities = torch.softmax(logits, dim=-1)
-        count = max(int((probabilities >= policy.min_p * probabilities[0]).sum()), 1)
-        logits, candidates = logits[:count], candidates[:count]
-    return candidates, logits

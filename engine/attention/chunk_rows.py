@@ -119,8 +119,8 @@ class MergedRows:
         if encoded is None:
             self._merged.add(*attend(self._queries, *computed, self._scale, is_causal=True))
             return
-        both = (torch.cat(pair, dim=1) for pair in zip(encoded, computed, strict=True))
-        self._merged.add(*attend(self._queries, *both, self._scale, mask=sights.mask))
+        keys, values = (torch.cat(pair, dim=1) for pair in zip(encoded, computed, strict=True))
+        self._merged.add(*attend(self._queries, keys, values, self._scale, mask=sights.mask))
 
     def add_far(self, rows: slice, angles: Angles, tokens: KeysAndValues) -> None:
         if self._far is None:

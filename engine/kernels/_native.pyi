@@ -33,6 +33,9 @@ class Ops:
         out: int | None,
         /,
     ) -> None: ...
+    def sample(
+        self, logits: int, count: int, temperature: float, top_k: int, top_p: float, min_p: float, uniform: float, /
+    ) -> int: ...
     def linear(self, x: int, n: int, cols: int, *matrices: int | None) -> None: ...
     def dequantize(
         self, ggml_type: int, data: int, row_bytes: int, rows: int, cols: int, out: int, out_bf16: bool, /

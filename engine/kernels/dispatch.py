@@ -34,6 +34,7 @@ from octavo.engine.kernels.operations import (
     LinearOp,
     PageBoundsOp,
     RmsNormOp,
+    SampleOp,
     SectionBoundsOp,
     SelectPagesOp,
     SiluMulOp,
@@ -45,6 +46,7 @@ from octavo.engine.kernels.paged_attention import (
     attend_tail_native,
     attend_tail_torch,
 )
+from octavo.engine.kernels.sampling import sample_native, sample_torch
 from octavo.engine.kernels.select import (
     select_pages_native,
     select_pages_torch,
@@ -78,6 +80,7 @@ class Kernels:
     page_bounds: PageBoundsOp
     section_bounds: SectionBoundsOp
     select_pages: SelectPagesOp
+    sample: SampleOp
     report: dict[str, str]
     threads: int
     arrange: Callable[["Weight"], "Weight"]
@@ -91,7 +94,8 @@ class Kernels:
             out = self.linear.gated(x, gate, up)
             if out is not None:
                 return out
-        return self.silu_mul(*self.linear(x, (gate, up), (None, None)), dtype)
+        gated, plain = self.linear(x, (gate, up), (None, None))
+        return self.silu_mul(gated, plain, dtype)
 
 
 Preference = Literal["auto", "native", "triton", "torch"]
@@ -117,6 +121,7 @@ def load_kernels(device: str = "cpu", prefer: Preference = "auto") -> Kernels:
         "page_bounds": page_bounds_torch,
         "section_bounds": section_bounds_torch,
         "select_pages": select_pages_torch,
+        "sample": sample_torch,
     }
     report = dict.fromkeys(implementations, "torch")
     found = None if prefer == "torch" else _compiled(torch.device(device), prefer)
@@ -199,6 +204,7 @@ def _native_implementations(ops: "Ops") -> dict[str, Any]:
         "page_bounds": partial(page_bounds_native, ops),
         "section_bounds": partial(section_bounds_native, ops),
         "select_pages": partial(select_pages_native, ops),
+        "sample": partial(sample_native, ops),
     }
 
 

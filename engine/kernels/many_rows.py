@@ -147,7 +147,8 @@ class RowAttention:
         self._ops.attend_rows(
             *(keys.data_ptr(), values.data_ptr(), kv_heads, tokens, dim, self._packed.data_ptr()),
             *(q.data_ptr(), cos.data_ptr(), sin.data_ptr(), dim // 2 if len(cos) > 1 else 0),
-            *(seen.first.data_ptr(), seen.last.data_ptr(), n, heads, scale),
+            *(seen.first.data_ptr(), seen.last.data_ptr(), n, heads),
+            scale,
             *(state.highest.data_ptr(), state.total.data_ptr(), state.values.data_ptr(), is_first),
             None if out is None else out.data_ptr(),
         )

@@ -103,6 +103,14 @@ class AttendTailOp(Protocol):
     ) -> Tensor: ...
 
 
+class SampleOp(Protocol):
+    """See `sample_torch`."""
+
+    def __call__(
+        self, logits: Tensor, temperature: float, top_k: int, top_p: float, min_p: float, uniform: float, /
+    ) -> int: ...
+
+
 class PageBoundsOp(Protocol):
     """See `page_bounds_torch`."""
 

@@ -14,6 +14,7 @@ from octavo.engine.kernels.kv_write import write_kv_torch
 from octavo.engine.kernels.linear import linear_torch
 from octavo.engine.kernels.norm import rms_norm_torch
 from octavo.engine.kernels.paged_attention import AttentionState, attend_pages_torch, attend_tail_torch
+from octavo.engine.kernels.sampling import sample_torch
 from octavo.engine.kernels.select import SelectionLimits, SelectionScratch, select_pages_torch
 from octavo.engine.kv.bounds import SECTION_PAGES, BoundsLayout
 from octavo.engine.kv.codec import CODECS, PageLayout
@@ -227,6 +228,16 @@ def _select_pages(compiled: Callable[..., Any], source: _Source) -> str | None:
     return None
 
 
+def _sample(compiled: Callable[..., Any], source: _Source) -> str | None:
+    logits = source.normal(300) * 4
+    for uniform in (0.0, 0.3, 0.55, 0.999):
+        for top_k, top_p, min_p in ((0, 1.0, 0.0), (7, 0.9, 0.0), (0, 0.8, 0.05)):
+            arguments = logits, 1.5, top_k, top_p, min_p, uniform
+            if compiled(*arguments) != sample_torch(*arguments):
+                return "it draws other tokens than its reference"
+    return None
+
+
 _CHECKS: dict[str, Callable[[Callable[..., Any], _Source], str | None]] = {
     "linear": _linear,
     "rms_norm": _rms_norm,
@@ -239,4 +250,5 @@ _CHECKS: dict[str, Callable[[Callable[..., Any], _Source], str | None]] = {
     "page_bounds": _page_bounds,
     "section_bounds": _section_bounds,
     "select_pages": _select_pages,
+    "sample": _sample,
 }

@@ -12,6 +12,7 @@ from octavo.engine.kernels.kv_write_triton import write_kv_triton
 from octavo.engine.kernels.linear_triton import linear_triton
 from octavo.engine.kernels.norm_triton import rms_norm_triton
 from octavo.engine.kernels.paged_attention_triton import attend_pages_triton, attend_tail_triton
+from octavo.engine.kernels.sampling_triton import sample_triton
 from octavo.engine.kernels.select_triton import select_pages_triton
 from octavo.engine.kernels.triton_jit import is_interpreted
 
@@ -29,4 +30,5 @@ IMPLEMENTATIONS: dict[str, Any] = {
     "page_bounds": page_bounds_triton,
     "section_bounds": section_bounds_triton,
     "select_pages": select_pages_triton,
+    "sample": sample_triton,
 }

@@ -15,7 +15,8 @@ from transformers import (
 
 from octavo.engine.config import GenerationPolicy
 from octavo.engine.errors import PolicyError
-from octavo.engine.sampler import Sampler, SeenTokens, filter_candidates, penalize_repetition
+from octavo.engine.kernels.sampling import lowest_kept
+from octavo.engine.sampler import Sampler, SeenTokens, penalize_repetition
 
 VOCABULARY = 50
 
@@ -45,8 +46,9 @@ def test_probabilities_are_those_of_transformers(
     expected = processors(torch.tensor([seen]), logits[None].clone())[0].softmax(-1)
 
     penalize_repetition(logits, SeenTokens().follow(seen), penalty)
-    candidates, kept = filter_candidates(logits / temperature, policy)
-    found = torch.zeros(VOCABULARY).index_put((candidates,), kept.softmax(-1))
+    logits = logits / temperature
+    kept = logits >= lowest_kept(logits, policy.top_k, policy.top_p, policy.min_p)
+    found = logits.masked_fill(~kept, -torch.inf).softmax(-1)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
 

@@ -8,6 +8,7 @@
 enum { WAYS_OF_MANY = 2, HALVES_AT_ONCE = 2 };
 #include "linear.inc.h"
 #include "tiles.inc.h"
+#include "tile_packing.inc.h"
 #include "elementwise.inc.h"
 #include "pages.inc.h"
 #include "codec.inc.h"

@@ -7,6 +7,7 @@
 enum { WAYS_OF_MANY = 1, HALVES_AT_ONCE = 1 };
 #include "linear.inc.h"
 #include "tiles.inc.h"
+#include "tile_packing.inc.h"
 #include "elementwise.inc.h"
 #include "pages.inc.h"
 #include "codec.inc.h"

@@ -340,6 +340,7 @@ static PyObject *ops_attend_tail(PyObject *object, Arguments arguments, Py_ssize
 
 #include "module_select.inc.h"
 #include "module_many.inc.h"
+#include "sampling.inc.h"
 
 static PyObject *ops_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
     static char *names[] = {"isa", NULL};
@@ -384,6 +385,7 @@ static PyMethodDef ops_methods[] = {
     METHOD(section_bounds, "The bounds of sections of pages."),
     METHOD(multiply_many, "Products of many bfloat16 rows with matrices in tiles."),
     METHOD(attend_rows, "Attention of consecutive queries over tokens that lie side by side, into a state."),
+    METHOD(sample, "A token drawn from what top-k, top-p and min-p leave."),
     METHOD(selection_bytes, "Bytes of scratch memory for each row of select_pages."),
     METHOD(select_pages, "The pages a query reads, by their bounds."),
     {NULL, NULL, 0, NULL},

@@ -42,7 +42,7 @@ static PyObject *ops_attend_rows(PyObject *object, Arguments arguments, Py_ssize
     tokens->tokens = INTEGER;
     tokens->dim = INTEGER;
     tokens->packed_keys = POINTER;
-    tokens->packed_values = 
+    tokens->packed_values =
         tokens->packed_keys + tokens->kv_heads * ((tokens->tokens + BLOCK - 1) / BLOCK) * BLOCK * tokens->dim;
     a.q = POINTER;
     a.cos = POINTER;

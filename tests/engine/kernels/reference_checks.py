@@ -20,6 +20,7 @@ from octavo.engine.kernels.linear import linear_torch
 from octavo.engine.kernels.many_rows import RowAttention, Seen, attend_rows_torch, multiply_gated, multiply_many
 from octavo.engine.kernels.norm import rms_norm_torch
 from octavo.engine.kernels.paged_attention import AttentionState, attend_pages_torch, attend_tail_torch
+from octavo.engine.kernels.sampling import lowest_kept, sample_torch
 from octavo.engine.kernels.select import SelectionLimits, SelectionScratch, select_pages_torch
 from octavo.engine.kv.bounds import BoundsLayout
 from octavo.engine.kv.codec import CODECS, PageLayout
@@ -235,8 +236,27 @@ def _rounded(matrix: BlockMatrix) -> BlockMatrix:
     return BlockMatrix(Format.BF16, matrix.shape, matrix.dequantize(torch.bfloat16).view(torch.uint8))
 
 
+def sampling(kernels: Kernels, device: str) -> None:
+    """The token whose share of the numbers from 0 to 1 holds the one drawn, or ends within rounding of it."""
+    for seed, vocabulary in enumerate((1, 7, 300, 4096, 5001, 9000)):
+        case = Case(seed, device)
+        logits = case.normal(vocabulary) * 5
+        for top_k, top_p, min_p in ((0, 1.0, 0.0), (1, 1.0, 0.0), (9, 0.7, 0.0), (0, 0.9, 0.1), (12, 1.0, 1.0)):
+            temperature = float(case.pick(1, 2, 8)) / 4
+            scaled = logits / temperature
+            kept = scaled >= lowest_kept(scaled, top_k, top_p, min_p)
+            ends = scaled.masked_fill(~kept, -torch.inf).double().softmax(-1).cumsum(0)
+            for uniform in (0.0, case.pick(*range(1000)) / 1000, 1 - 2**-53):
+                token = kernels.sample(logits, temperature, top_k, top_p, min_p, uniform)
+                assert bool(kept[token]), (vocabulary, top_k, top_p, min_p)
+                assert float(ends[token - 1]) * (token > 0) - 1e-5 <= uniform <= float(ends[token]) + 1e-5
+    logits = torch.zeros(6, device=device)  # equals all stay, or all go
+    assert {kernels.sample(logits, 1.0, 2, 0.5, 0.5, number / 6 + 0.01) for number in range(6)} == set(range(6))
+    assert sample_torch(logits, 1.0, 2, 0.5, 0.5, 0.99) == 5
+
+
 CHECKS: dict[str, Callable[[Kernels, str], None]] = {
-    check.__name__: check for check in (attention, codecs, selection, products, elementwise, many_rows)
+    check.__name__: check for check in (attention, codecs, selection, products, elementwise, sampling, many_rows)
 }
 
 

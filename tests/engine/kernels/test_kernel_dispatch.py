@@ -26,6 +26,7 @@ OPERATIONS = {
     "page_bounds",
     "section_bounds",
     "select_pages",
+    "sample",
 }
 
 

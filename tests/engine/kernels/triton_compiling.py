@@ -53,6 +53,8 @@ def launch_all() -> None:
     ops, numbers, ids = IMPLEMENTATIONS, torch.zeros(2, 256), torch.zeros(2).int()
     ops["rms_norm"](numbers, numbers[0], 1e-5, numbers, torch.bfloat16)
     ops["silu_mul"](numbers, numbers)
+    for top_k, top_p in ((0, 1.0), (5, 0.9)):
+        ops["sample"](numbers[0], 0.7, top_k, top_p, 0.1, 0.5)
     for kind in Format:
         matrix = BlockMatrix(kind, (8, 256), torch.zeros(8, kind.row_bytes(256), dtype=torch.uint8))
         ops["linear"](numbers, [matrix], [None])
