@@ -230,7 +230,8 @@ class Engine:
         self.cache.begin_step([pages])
         self.cache.begin_chunk(pages, chunk.length // self.config.page_size)
         tokens = sequence.token_ids[chunk.start : chunk.start + chunk.length]
-        hidden = self._runner.prefill(tokens, chunk.start, pages)
+        question = self.cache.plan.first_of_question(sequence.num_known)
+        hidden = self._runner.prefill(tokens, chunk.start, pages, question)
         self._advance(sequence, chunk.length)
         sequence.num_chunked += chunk.length
         logits: Logits = [(sequence, self._runner.logits(hidden[-1:])[0])] if chunk.is_last else []

@@ -55,15 +55,17 @@ class ModelRunner:
         """Bytes of the softmax state of every row."""
         return self._state.highest.nbytes + self._state.total.nbytes + self._state.values.nbytes
 
-    def prefill(self, token_ids: list[int], start: int, pages: SequencePages) -> Tensor:
+    def prefill(self, token_ids: list[int], start: int, pages: SequencePages, question: int | None = None) -> Tensor:
         """Compute consecutive tokens of one sequence from the page boundary `start`, and write their K and V.
 
-        Returns hidden states, float32 `[len(token_ids), hidden_size]`.
+        From page number `question` on they read as much as a new token. Returns hidden states, float32
+        `[len(token_ids), hidden_size]`.
         """
         if self._are_few(len(token_ids), start):
             return self.decode(token_ids, list(range(start, start + len(token_ids))), [pages] * len(token_ids))
-        kind = PrefillAttention if self._setup.plan.is_dense(start) else SparsePrefillAttention
-        attend = kind(self._setup, start, len(token_ids), pages, self._prefill_dtype)
+        chunk = self._setup, start, len(token_ids), pages, self._prefill_dtype
+        is_dense = self._setup.plan.is_dense(start)
+        attend = PrefillAttention(*chunk) if is_dense else SparsePrefillAttention(*chunk, question)
         return self._decoder.forward(self._ids(token_ids), attend, self._prefill_dtype)
 
     def decode(self, token_ids: list[int], positions: list[int], pages: list[SequencePages]) -> Tensor:

@@ -31,6 +31,7 @@ class ReadingPlan:
     floor_pages: int
     cap_pages: int
     mass_target: float
+    question_pages: int
     far_distance: int
     closed_up: bool
 
@@ -54,6 +55,7 @@ class ReadingPlan:
             floor_pages=max(1, min(attention.floor // page - 1, most_pages)),
             cap_pages=max(1, min(attention.cap // page - 1, most_pages)),
             mass_target=attention.mass_target,
+            question_pages=-(-attention.question // page),
             far_distance=(window_pages + 1) * page,
             closed_up=closed_up,
         )
@@ -68,6 +70,10 @@ class ReadingPlan:
     def first_of_window(self, page: int) -> int:
         """The first page of the window of a query in page number `page`."""
         return max(1, page - self.window_pages)
+
+    def first_of_question(self, num_tokens: int) -> int:
+        """The first page of a prompt's last tokens, which read as much as a new one: of complete pages and the rest."""
+        return max(0, num_tokens // self.page_size - self.question_pages)
 
     def is_dense(self, position: int) -> bool:
         return not self.is_sparse or position < self.dense_limit

@@ -29,8 +29,7 @@ class AttentionSetup:
         self.attend_rows = RowAttention(ops) if ops and ops.isa == "amx" and takes_heads_of(dim) else None
         self.page_angles = rope.cos[: self.pool.page_size], rope.sin[: self.pool.page_size]
         self.prefill_limits = SelectionLimits(plan.floor_pages, plan.cap_pages, plan.mass_target)
-        # A new token reads all it may, and so does the unfinished page that it follows: it costs little, and it finds
-        # what an estimate that is too low would leave out.
+        # A new token reads all it may, and so does the end of the prompt before it: that costs little.
         self.token_limits = SelectionLimits(plan.cap_pages, plan.cap_pages, plan.mass_target)
 
     def log_sums(self, state: AttentionState) -> Tensor:

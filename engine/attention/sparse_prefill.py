@@ -1,7 +1,7 @@
 """A prefill chunk of positions that do not read everything: the first page, a window, and pages that are selected.
 
-Pages of queries select together, each page for itself, so that what a page holds depends on nothing but what came
-before it, however the prompt was cut into chunks.
+Pages of queries select together, each page for itself, so that what a page holds does not depend on how the prompt was
+cut into chunks, and before the prompt's last pages on nothing but what came before it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ from octavo.engine.kv.sequence_pages import SequencePages
 
 
 class SparsePrefillAttention(PrefillAttention):
-    """As PrefillAttention; queries see a band of the pages before them, and read the far pages page by page."""
+    """As PrefillAttention; queries see a band of the pages before them, and read the far pages page by page.
+
+    From page number `question` on they read as many as a new token, None is nowhere: a question finds what an estimate
+    that is too low would leave out.
+    """
 
     def __init__(
         self,
@@ -29,6 +33,7 @@ class SparsePrefillAttention(PrefillAttention):
         length: int,
         pages: SequencePages,
         dtype: torch.dtype,
+        question: int | None = None,
     ) -> None:
         super().__init__(setup, start, length, pages, dtype)
         plan = setup.plan
@@ -40,7 +45,7 @@ class SparsePrefillAttention(PrefillAttention):
         self._far_counts = torch.tensor(self._num_far, dtype=torch.int32, device=device)
         self._is_past = [number * page_size >= plan.trained for number in self._numbers]
         self._distances = self._far_distances(device)
-        self._limits = self._limits_of_pages()
+        self._limits = self._limits_of_pages(question)
         self._window_sights: dict[int, Sight] = {}  # by group, the same in every layer
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -98,12 +103,11 @@ class SparsePrefillAttention(PrefillAttention):
         chosen, counts = (torch.cat(part) for part in zip(*parts, strict=True))
         return chosen.cpu().numpy().astype(np.int64), counts.cpu().numpy().astype(np.int64)
 
-    def _limits_of_pages(self) -> list[tuple[slice, SelectionLimits]]:
-        """Pages that the chunk completes read as a prompt does, whatever follows them; the unfinished one, in which
-        the answer begins, as much as a new token."""
-        whole, every = len(self._own), len(self._numbers)
-        ends = (slice(0, whole), self._setup.prefill_limits), (slice(whole, every), self._setup.token_limits)
-        return [(rows, limits) for rows, limits in ends if rows.start < rows.stop]
+    def _limits_of_pages(self, question: int | None) -> list[tuple[slice, SelectionLimits]]:
+        every = len(self._numbers)
+        before = every if question is None else min(max(0, question - self._numbers.start), every)
+        parts = (slice(0, before), self._setup.prefill_limits), (slice(before, every), self._setup.token_limits)
+        return [(rows, limits) for rows, limits in parts if rows.start < rows.stop]
 
     def _far_distances(self, device: torch.device) -> Tensor:
         if all(self._is_past):

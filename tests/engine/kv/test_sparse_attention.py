@@ -26,7 +26,7 @@ GREEDY = GenerationPolicy(temperature=0.0, repetition_penalty=1.0, max_tokens=12
 # Pages of 8 tokens, a window of 16 of them; 64 pages, 512 tokens, can be selected.
 EVERYTHING = AttentionConfig(dense_limit=128, window=128, floor=512, cap=512, mass_target=1.0)
 FEW = AttentionConfig(dense_limit=256, window=64, floor=32, cap=96, mass_target=0.9)
-FLOOR_IS_ENOUGH = replace(FEW, mass_target=0.0)
+FLOOR_IS_ENOUGH = replace(FEW, mass_target=0.0, question=16)
 
 
 @pytest.fixture(scope="session")
@@ -186,7 +186,7 @@ def test_what_was_selected_can_be_seen_and_keeps_the_limits(
 def test_the_end_of_a_prompt_reads_as_much_as_a_new_token(
     tiered: Callable[..., Any], folders: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, length: int
 ) -> None:
-    """With nothing to cover, complete pages read the floor; the unfinished one, if there is any, and tokens the cap."""
+    """With nothing to cover, pages of queries read the floor; those of the last 16 tokens, and new tokens, the cap."""
     numbers: list[int] = []
     load_selected = Tiers.load_selected
 
@@ -198,23 +198,24 @@ def test_the_end_of_a_prompt_reads_as_much_as_a_new_token(
     engine = tiered(folder=folders("qwen2"), attention=FLOOR_IS_ENOUGH, context=2048)
     engine.answer(PROMPT[:length], GenerationPolicy(max_tokens=1))
     floor, cap, layers = 32 // 8, 96 // 8, 2
-    assert numbers.count(floor) == layers * (length // 8 - 256 // 8)
-    assert numbers.count(cap) == (layers if length % 8 else 0)
+    assert numbers.count(floor) == layers * (length // 8 - 256 // 8 - 16 // 8)
+    assert numbers.count(cap) == layers * (-(-length // 8) - length // 8 + 16 // 8)
 
 
-def test_what_a_page_holds_does_not_depend_on_where_the_prompt_ended(
+def test_what_a_page_holds_before_the_question_does_not_depend_on_where_the_prompt_ended(
     tiered: Callable[..., Any], folders: Callable[[str], Path]
 ) -> None:
-    """The unfinished page of a prompt reads more than it would as a complete page of a longer one."""
+    """The end of a prompt reads more than it would in a longer one, and is not what another prompt begins with."""
     settings: dict[str, Any] = {
         "folder": folders("qwen2"), "attention": FLOOR_IS_ENOUGH, "context": 2048, "kv_codec": "f32",
     }  # fmt: skip
     at_once = tiered(**settings).answer(PROMPT)
     engine = tiered(**settings)
     for length in (701, 900, 1003):
-        engine.answer(PROMPT[:length])
+        text = length // 8 * 8 - 16
+        engine.answer(PROMPT[:text] + PROMPT[: length - text])
     in_parts = engine.answer(PROMPT)
-    assert in_parts.metrics.reused_tokens == 1000
+    assert in_parts.metrics.reused_tokens == 1003 // 8 * 8 - 16
     assert in_parts.tokens == at_once.tokens
     torch.testing.assert_close(in_parts.logits, at_once.logits, rtol=0, atol=TOLERANCE)
 
