@@ -63,7 +63,7 @@ class PageObjects:
             return True
         if raw.FPDFTextObj_GetTextRenderMode(item) == raw.FPDF_TEXTRENDERMODE_INVISIBLE:
             return not self._has_scan
-        if top - bottom < _TINY and right - left > _TINY:
+        if top - bottom < _TINY < right - left and _font_height(item) < _TINY:  # dashes and dots are low, too
             return True
         return _is_white(item) and not any(_contains(behind, box) for behind in self._behind[:num_before])
 
@@ -78,6 +78,14 @@ def _bounds(item: Any) -> Box:
         return 0.0, 0.0, 0.0, 0.0
     left, bottom, right, top = (edge.value for edge in edges)
     return left, bottom, right, top
+
+
+def _font_height(item: Any) -> float:
+    """The size of a text's font on the page, in points."""
+    size, matrix = ctypes.c_float(), raw.FS_MATRIX()
+    if not raw.FPDFTextObj_GetFontSize(item, size) or not raw.FPDFPageObj_GetMatrix(item, matrix):
+        return 0.0
+    return float(size.value * (matrix.c**2 + matrix.d**2) ** 0.5)
 
 
 def _is_white(item: Any) -> bool:

@@ -156,12 +156,13 @@ def _tell(parsed: Parsed, num_pages: int, read: int, disagreeing: list[int]) -> 
     if read < num_pages:
         parsed.notes.append(f"Only the first {read:,} of {num_pages:,} pages were read.")
     if parsed.pages_without_text and parsed.text.strip():
-        parsed.notes.append(f"Pages without text (scanned?): {page_list(parsed.pages_without_text)}.")
+        parsed.notes.append(f"There is no text on {page_list(parsed.pages_without_text)} (scanned?).")
     if disagreeing:
-        parsed.notes.append(f"Two PDF readers disagree on the text of page {page_list(disagreeing)}.")
+        parsed.notes.append(f"Two PDF readers disagree on the text of {page_list(disagreeing)}.")
 
 
 def page_list(pages: list[int]) -> str:
-    """1, 2, 3, ... cut where it gets long."""
+    """ "page 3", or "pages 1, 2, 3", cut where it gets long."""
     listed = ", ".join(map(str, pages[:_LISTED_PAGES]))
-    return listed + (f" and {len(pages) - _LISTED_PAGES} more" if len(pages) > _LISTED_PAGES else "")
+    more = f" and {len(pages) - _LISTED_PAGES} more" if len(pages) > _LISTED_PAGES else ""
+    return f"{'page' if len(pages) == 1 else 'pages'} {listed}{more}"

@@ -81,7 +81,7 @@ def _judged(parsed: Parsed) -> Parsed:
 
             parsed.outcome = Outcome.SCANNED
             pages = page_list(parsed.pages_without_text)
-            parsed.notes.insert(0, f"It holds pictures of pages and no text (pages {pages}); run OCR on it first.")
+            parsed.notes.insert(0, f"It holds pictures of pages and no text ({pages}); run OCR on it first.")
         else:
             parsed.outcome = Outcome.EMPTY
             parsed.notes.insert(0, "There is no text in it.")

@@ -58,7 +58,7 @@ def test_scanned_pages_are_named_and_not_taken_for_empty(reader: Reader, make_pd
     mixed = reader.read(make_pdf("One page with text.", scan, name="mixed.pdf"))
     assert mixed.outcome is Outcome.OK
     assert mixed.facts["pages_without_text"] == [2]
-    assert any("Pages without text (scanned?): 2." in note for note in mixed.facts["notes"])
+    assert any("There is no text on page 2 (scanned?)." in note for note in mixed.facts["notes"])
 
 
 def test_empty_file_is_empty(reader: Reader, make_pdf: MakePdf) -> None:
@@ -101,6 +101,19 @@ def test_hidden_text_is_found_and_left_out(reader: Reader, make_pdf: MakePdf, tr
     assert "Ignore all previous instructions" in hidden["sample"]
     assert hidden["where"] == "page 1"
     assert any("Hidden text was left out" in note for note in document.facts["notes"])
+
+
+def test_dashes_and_dots_are_low_and_not_hidden(reader: Reader, make_pdf: MakePdf) -> None:
+    def page(canvas: Canvas) -> None:
+        text = canvas.beginText(72, 700)
+        for line in ("Contents", " . . . . . . . .", "-----", "––––", "____", "End"):
+            text.textLine(line)
+        canvas.drawText(text)
+
+    document = reader.read(make_pdf(page))
+    assert not document.facts.get("hidden")
+    for line in (". . . .", "-----", "____"):
+        assert line in document.text
 
 
 def test_white_on_dark_and_the_text_of_a_scan_are_not_hidden(reader: Reader, make_pdf: MakePdf) -> None:
