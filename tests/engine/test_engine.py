@@ -25,7 +25,9 @@ class FakeRunner:
         self.steps: list[tuple[str, int]] = []
         self.fail = False
 
-    def prefill(self, token_ids: list[int], start: int, pages: SequencePages) -> torch.Tensor:
+    def prefill(
+        self, token_ids: list[int], start: int, pages: SequencePages, question: int | None = None
+    ) -> torch.Tensor:
         return self._run("prefill", token_ids)
 
     def decode(self, token_ids: list[int], positions: list[int], pages: list[SequencePages]) -> torch.Tensor:

@@ -26,11 +26,11 @@ def test_memory_that_is_suddenly_gone_makes_smaller_steps(tiered: Tiered) -> Non
     expected = tiered().answer(PROMPT).tokens
     prefill, sizes = engine.engine._runner.prefill, []
 
-    def scarce(token_ids: list[int], start: int, pages: Any) -> torch.Tensor:
+    def scarce(token_ids: list[int], *rest: Any) -> torch.Tensor:
         if len(token_ids) > 16:
             raise torch.OutOfMemoryError("CUDA out of memory")
         sizes.append(len(token_ids))
-        return prefill(token_ids, start, pages)
+        return prefill(token_ids, *rest)
 
     engine.engine._runner.prefill = scarce
     assert engine.answer(PROMPT).tokens == expected
