@@ -106,8 +106,8 @@ def load_kernels(device: str = "cpu", prefer: Preference = "auto") -> Kernels:
 
     "auto" takes the C kernels on a CPU and Triton's on CUDA; where they are missing or wrong it logs a warning and
     takes torch. "native" and "triton" raise EngineError then; on a CPU "triton" runs in its interpreter, if that was
-    asked for (see triton_jit.py). The variable OCTAVO_NATIVE_ISA (avx512, avx2 or portable) replaces the processor's
-    best instruction set; EngineError if the processor lacks it.
+    asked for (see triton_jit.py). The variable OCTAVO_NATIVE_ISA (amx, avx512, avx2 or portable) replaces the
+    processor's best instruction set; EngineError if the processor lacks it.
     """
     implementations: dict[str, Any] = {
         "linear": linear_torch,
@@ -222,7 +222,7 @@ def _native_ops() -> "Ops | None":
         ops: Ops = native.Ops(isa)
     except ValueError:
         raise EngineError(
-            f"{ISA_VARIABLE}={isa} names no instruction set of this processor; use avx512, avx2 or portable, "
+            f"{ISA_VARIABLE}={isa} names no instruction set of this processor; use amx, avx512, avx2 or portable, "
             "or unset it."
         ) from None
     return ops

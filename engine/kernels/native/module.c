@@ -391,7 +391,7 @@ static PyMethodDef ops_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 static PyGetSetDef ops_attributes[] = {
-    {"isa", ops_isa, NULL, PyDoc_STR("The instruction set: avx512, avx2 or portable."), NULL},
+    {"isa", ops_isa, NULL, PyDoc_STR("The instruction set: amx, avx512, avx2 or portable."), NULL},
     {"threads", ops_threads, NULL, PyDoc_STR("The number of threads an operation uses."), NULL},
     {"has_many", ops_has_many, NULL, PyDoc_STR("Whether multiply_many and attend_rows are there."), NULL},
     {NULL, NULL, NULL, NULL, NULL},
