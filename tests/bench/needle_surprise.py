@@ -43,12 +43,12 @@ class Reader:
     def logits(self, asked: list[int], value: list[int]) -> Tensor:
         """Logits, float32 [len(value), vocab_size], of every token of `value` after `asked` and those before it."""
         cache, ids = self._cache, [*asked, *value[:-1]]
-        pages = cache.open(asked, "needle")
+        pages, question = cache.open(asked, "needle"), cache.plan.first_of_question(len(asked))
         for start in range(pages.num_complete * self._page, len(asked), self._chunk):
             chunk = asked[start : start + self._chunk]
             cache.begin_step([pages])
             cache.begin_chunk(pages, len(chunk) // self._page)
-            hidden = self._runner.prefill(chunk, start, pages)
+            hidden = self._runner.prefill(chunk, start, pages, question)
             cache.publish(pages, ids, start + len(chunk))
         states = [hidden[-1:]]
         for position in range(len(asked), len(ids)):
