@@ -102,11 +102,11 @@ def _sentence_coverage(
 ) -> tuple[float, float]:
     """The share that two sentences in a row hold, and the share of two with a value of the kind that is asked for.
 
-    Code is not written in sentences, and may have any value.
+    Code and tables are not written in sentences, and may have any value: its unit may stand in the table's header.
     """
     text, place = candidate.chunk.text, candidate.chunk.start
     spans = sentences(text)
-    code = [(start - place, end - place) for start, end in candidate.document.solid if "|" not in text]
+    solid = [(start - place, end - place) for start, end in candidate.document.solid]
     best = answering = 0.0
     has_value = False
     for place, (start, end) in enumerate(spans):
@@ -114,7 +114,7 @@ def _sentence_coverage(
             has_value,
             (
                 asked is None
-                or any(first < end and last > start for first, last in code)
+                or any(first < end and last > start for first, last in solid)
                 or asked.is_in(text[start:end])
             ),
         )

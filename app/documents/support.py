@@ -26,6 +26,7 @@ _NEGATION = re.compile(
     re.IGNORECASE,
 )
 _CLAUSE = re.compile(r"[,;:](?=\s)|[，；：、]|\b(?:but|aber|sondern)\b")
+_IDENTIFIER = re.compile(r"\b\w+_\w+\b")
 _MOST = 0.75  # share of a statement's words that a clause has to hold before it can deny it
 
 
@@ -48,11 +49,17 @@ def supports(
     held = _held([name.casefold() for name in names], evidence, statement)
     if len(held) < len(names) * (_NAMES if is_german(statement) else 1.0):
         return False
-    if not _is_near(source, said):
+    if not all(_is_spelled(name, evidence) for name in _IDENTIFIER.findall(statement)) or not _is_near(source, said):
         return False
     if _is_denied(said_by(source), said) or has_another_name(said, source) or is_said_of_another(said, source, others):
         return False
     return entailment is None or entailment.entails(source.text, statement)
+
+
+def _is_spelled(identifier: str, evidence: str) -> bool:
+    """Whether a name of a program's is in the evidence; in the text of a PDF its underscores may be spaces."""
+    folded, name = evidence.casefold(), identifier.casefold()
+    return name in folded or " ".join(name.replace("_", " ").split()) in " ".join(folded.replace("_", " ").split())
 
 
 def _is_near(source: Source, said: Statement) -> bool:

@@ -182,3 +182,10 @@ def test_what_a_chunk_of_code_says_is_not_looked_for_in_sentences() -> None:
         "int fill(tank)\n{\n  check(level);\n\n  pump(on);\n  wait(full);\n}\nint drain(tank)", solid=True
     )
     assert supports(source, "fill checks the level of the tank, switches the pump on and waits until it is full")
+
+
+def test_names_of_a_program_have_to_occur_as_they_are_spelled() -> None:
+    among = sources("The function asn1 array2tree creates a structure.", "asn1_delete_structure frees a structure.")
+    assert cited("The function asn1_delete_structure frees a structure.", among) == ["C2"]
+    assert cited("The function asn1_array2tree creates a structure.", among) == ["C1"]
+    assert cited("The function asn1_copy_node creates a structure.", among) == []

@@ -77,6 +77,12 @@ def test_a_value_in_the_next_sentence_counts_where_it_goes_on() -> None:
     assert judge(retrieval(question, "The shed has a cost. Tom paid Lucia nine pounds of honey."), question).refused
 
 
+def test_a_table_may_have_the_unit_in_its_header() -> None:
+    question = "How much do lanterns cost?"
+    rows = "Item | cost in euros\nStage | 12,500\nLanterns | 3,400"
+    assert not judge(retrieval(question, rows, is_code=True), question).refused
+
+
 def test_code_may_have_any_value() -> None:
     question = "How many slots has the ring?"
     assert not judge(retrieval(question, "#define SLOTS\nstruct ring slots", is_code=True), question).refused
