@@ -51,7 +51,7 @@ from octavo.engine.kernels.select import (
     select_pages_native,
     select_pages_torch,
 )
-from octavo.engine.kernels.selfcheck import failure, tiles_failure
+from octavo.engine.kernels.selfcheck import blocks_failure, failure, tiles_failure
 from octavo.engine.kernels.tiles import Arranger
 
 if TYPE_CHECKING:
@@ -176,7 +176,12 @@ def _native_kernels() -> _Compiled | None:
     ops = _native_ops()
     if ops is None:
         return None
-    implementations, arrange = _native_implementations(ops), Arranger(ops)
+    arrange = Arranger(ops)
+    if ops.isa == "amx" and (problem := blocks_failure(ops, arrange)) is not None:
+        _log.warning("prompts are read without AMX, which is slower: %s", problem)
+        ops = importlib.import_module("octavo.engine.kernels._native").Ops("avx512")
+        arrange = Arranger(ops)
+    implementations = _native_implementations(ops)
     return _Compiled(implementations, f"native {ops.isa}", _REMEDY, ops.threads, arrange, ops)
 
 

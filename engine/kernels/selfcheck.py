@@ -1,7 +1,7 @@
 """A tiny run of each compiled operation against its reference, before it is trusted with a model."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from octavo.engine.kernels.encode import encode_pages_torch
 from octavo.engine.kernels.gather import gather_pages_torch
 from octavo.engine.kernels.kv_write import write_kv_torch
 from octavo.engine.kernels.linear import linear_torch
+from octavo.engine.kernels.many_rows import RowAttention, Seen, attend_rows_torch, multiply_gated, multiply_many
 from octavo.engine.kernels.norm import rms_norm_torch
 from octavo.engine.kernels.paged_attention import AttentionState, attend_pages_torch, attend_tail_torch
 from octavo.engine.kernels.sampling import sample_torch
@@ -21,7 +22,11 @@ from octavo.engine.kv.codec import CODECS, PageLayout
 from octavo.engine.weights.formats import Format
 from octavo.engine.weights.matrix import BlockMatrix
 
+if TYPE_CHECKING:
+    from octavo.engine.kernels._native import Ops
+
 _TOLERANCE = 1e-4
+_BFLOAT16_TOLERANCE = 2**-6
 
 
 class _Source:
@@ -59,9 +64,9 @@ def failure(op: str, compiled: Callable[..., Any], device: str = "cpu") -> str |
         return f"it failed: {(str(error).strip() or type(error).__name__).splitlines()[-1]}"
 
 
-def _difference(got: Tensor, expected: Tensor) -> str | None:
+def _difference(got: Tensor, expected: Tensor, tolerance: float = _TOLERANCE) -> str | None:
     error = float((got.float() - expected.float()).abs().max() / expected.float().abs().max())
-    return None if error <= _TOLERANCE else f"it differs from its reference by {error:.1e} of the maximum"
+    return None if error <= tolerance else f"it differs from its reference by {error:.1e} of the maximum"
 
 
 def _linear(compiled: Callable[..., Any], source: _Source) -> str | None:
@@ -97,6 +102,31 @@ def tiles_failure(arrange: Callable[[Any], Any], linear: Callable[..., Any]) -> 
         if problem:
             return f"for {kind.name} {problem}"
     return None
+
+
+def blocks_failure(ops: "Ops", arrange: Callable[[Any], Any]) -> str | None:
+    """The same for what computes a chunk of a prompt in blocks of bfloat16."""
+    source = _Source("cpu")
+    x = (source.integers(3, (33, 256)).float() - 1).bfloat16()
+    for kind in (kind for kind in Format if kind.block_size > 1):
+        data = (source.integers(60, (18, kind.row_bytes(256)), torch.uint8) for _ in range(2))
+        matrices = [BlockMatrix(kind, (18, 256), part) for part in data]
+        products = [x.float() @ matrix.dequantize(torch.bfloat16).float().T for matrix in matrices]
+        tiled = [arrange(matrix) for matrix in matrices]
+        problem = _difference(multiply_many(ops, x, tiled[:1], [None])[0], products[0])
+        gated = silu_mul_torch(products[0], products[1], torch.bfloat16)
+        problem = problem or _difference(multiply_gated(ops, x, tiled[0], tiled[1]), gated, _BFLOAT16_TOLERANCE)
+        if problem:
+            return f"for {kind.name} {problem}"
+    states = [AttentionState.empty(33, 4, 32) for _ in range(2)]
+    states[0].clear()
+    q, angles, row = source.normal(33, 4, 32), source.uniform(33, 16), torch.arange(33, dtype=torch.int32)
+    keys, values = source.normal(2, 2, 50, 32).bfloat16()
+    cos, sin, seen = angles.cos(), angles.sin(), Seen(row // 2, row + 1)
+    attend_rows_torch(q, keys, values, cos, sin, seen, 0.2, states[0])
+    RowAttention(ops)(q, keys, values, cos, sin, seen, 0.2, states[1], is_first=True)
+    results = [state.values / state.total[..., None] for state in states]
+    return _difference(results[1], results[0], _BFLOAT16_TOLERANCE)
 
 
 def _rms_norm(compiled: Callable[..., Any], source: _Source) -> str | None:

@@ -120,3 +120,14 @@ assert torch.equal(run(), before)
 def test_a_forked_child_has_threads_of_its_own() -> None:
     result = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 0, result.stderr
+
+
+def test_wrong_blocks_are_left_to_torch_and_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv(ISA_VARIABLE, raising=False)
+    if not load_kernels(prefer="native").report["linear"].endswith("amx"):
+        pytest.skip("this processor multiplies no blocks")
+    monkeypatch.setattr("octavo.engine.kernels.dispatch.blocks_failure", lambda *_: "it differs by 1.0 of the maximum")
+    assert set(load_kernels(prefer="native").report.values()) == {"native avx512"}
+    assert "without AMX, which is slower: it differs by 1.0" in caplog.text
