@@ -195,7 +195,7 @@ def _attend_pages(compiled: Callable[..., Any], source: _Source) -> str | None:
             tables = slots[None], distances[None], source.given(2)
             attend(q, encode_pages_torch(kv, layout), layout, *tables, cos, sin, 0.4, state, True)
             states.append(torch.cat((state.highest[..., None], state.total[..., None], state.values), dim=-1))
-        problem = _difference(*states)
+        problem = _difference(states[0], states[1])
         if problem:
             return f"for {layout.codec.name} {problem}"
     return None
@@ -212,7 +212,7 @@ def _attend_tail(compiled: Callable[..., Any], source: _Source) -> str | None:
                 torch.full_like(q[..., 0], 0.5), torch.full_like(q[..., 0], 2.0), q.flip(0).contiguous()
             )
             results.append(attend(q, tails, layout, slots, tokens, cos, sin, 0.4, state))
-        problem = _difference(*results)
+        problem = _difference(results[0], results[1])
         if problem:
             return f"for {layout.codec.name} {problem}"
     return None
