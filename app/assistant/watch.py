@@ -74,6 +74,7 @@ class Watch:
         self._open: str | None = None
         self._left: SimpleQueue[tuple[str, float]] = SimpleQueue()
         self._used: dict[str, float] = {}  # conversation -> when it was asked or left
+        self._resting: set[str] = set()  # conversations that gave their pages up, and were not asked since
         self._measured = self._checked = clock()
 
     # Any thread
@@ -98,11 +99,13 @@ class Watch:
     def asked(self, conversation_id: str) -> None:
         """A question of this conversation is answered now."""
         self._used[conversation_id] = self._clock()
+        self._resting.discard(conversation_id)
 
     def let_go(self) -> None:
         """The model is unloaded."""
         self.snapshot = self.store = None
         self._used.clear()
+        self._resting.clear()
 
     def patience(self, chat: Chat | None) -> float:
         """Seconds that the thread may wait for a command before it attends again."""
@@ -133,7 +136,7 @@ class Watch:
         while (conversation_id := _taken(self._closed)) is not None:
             self._used.pop(conversation_id, None)
             if chat is not None and conversation_id != self._open:
-                chat.assistant.engine.cache.rest({conversation_id})
+                self._give_up(chat, {conversation_id})
 
     def _rest(self, chat: Chat | None, now: float) -> None:
         while (left := _taken(self._left)) is not None:
@@ -142,9 +145,14 @@ class Watch:
                 self._used[conversation_id] = max(at, self._used[conversation_id])
         idle = {each for each, at in self._used.items() if each != self._open and now - at >= self._idle_s}
         if chat is not None and idle:
-            chat.assistant.engine.cache.rest(idle)
+            self._give_up(chat, idle)
             for conversation_id in idle:
                 del self._used[conversation_id]
+
+    def _give_up(self, chat: Chat, conversation_ids: set[str]) -> None:
+        """Also what they share with conversations that rest already, such as the pages of a system prompt."""
+        self._resting |= conversation_ids
+        chat.assistant.engine.cache.rest(self._resting - {self._open or ""})
 
     def _show(self, chat: Chat | None, look: Look) -> PagesShown:
         if chat is None:

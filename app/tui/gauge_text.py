@@ -83,16 +83,11 @@ def compact(reading: Reading, context: Context, tokens_per_s: float, width: int)
 def wide(reading: Reading, context: Context, tokens_per_s: float, width: int) -> Content:
     """A row for each bar with its parts named, then what moves and what fits."""
     name_width = max(len(bar.name) for bar in reading.bars) + 1
-    besides = []
-    for bar in reading.bars:
-        shared = f"  PSS {short_size(reading.pss)}" if bar.name == "RAM" and reading.pss else ""
-        besides.append(Content.assemble((f" {against(bar)}  ", "bold"), _legend(bar), shared))
-    room = width - name_width - max(beside.cell_length for beside in besides)
-    bar_width = max(min(width // 4, room), _SHORTEST)
+    most = width - name_width - _SHORTEST
+    besides = [_beside(bar, reading.pss if bar.name == "RAM" else 0, most) for bar in reading.bars]
+    bar_width = min(width // 4, width - name_width - max(beside.cell_length for beside in besides))
     rows = [
-        Content.assemble((bar.name.ljust(name_width), "bold"), bar_content(bar, bar_width), beside).truncate(
-            width, ellipsis=True
-        )
+        Content.assemble((bar.name.ljust(name_width), "bold"), bar_content(bar, bar_width), beside)
         for bar, beside in zip(reading.bars, besides, strict=True)
     ]
     long = [*_traffic(reading), reading.ceiling.sentence if reading.ceiling else "", fits(reading)]
@@ -113,16 +108,21 @@ def against(bar: Bar) -> str:
     return counted if bar.counted == bar.used else f"{short_size(bar.used)} KV {counted}"
 
 
-def _legend(bar: Bar) -> Content:
+def _beside(bar: Bar, pss: int, width: int) -> Content:
+    """The figures of a bar and as many names of its parts, each whole, as there is room for; others' come last."""
     pieces = []
-    for part in bar.parts:
+    for part in sorted(bar.parts, key=lambda part: part.kind == "others"):
         shape, style, name = LOOKS[part.kind]
         about = "≈" if part.is_estimate else ""
         # On a CPU the rest is mostly the program itself: Python, torch and the libraries.
         name = _NAMES.get((bar.name, part.kind), name)
         pieces.append(Content.assemble((shape, style), f" {name} {about}{short_size(part.size)}"))
-    pieces.append(Content.assemble((PEAK, _PEAK_STYLE), f" peak {short_size(bar.peak)}"))
-    return Content("  ").join(pieces)
+    pieces.insert(-1, Content.assemble((PEAK, _PEAK_STYLE), f" peak {short_size(bar.peak)}"))
+    row = Content.styled(f" {against(bar)}", "bold")
+    for piece in [*pieces, *([Content(f"PSS {short_size(pss)}")] if pss else [])]:
+        longer = Content("  ").join([row, piece])
+        row = longer if longer.cell_length <= width else row
+    return row
 
 
 def _traffic(reading: Reading) -> list[str]:

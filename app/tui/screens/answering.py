@@ -198,9 +198,10 @@ class Answering(Managing):
     async def _started(self, event: AnswerStarted) -> None:
         message = event.message
         self.live_id, self.live_conversation, self.live_text = message.id, message.conversation_id, ""
-        self.status.change(
-            state="Reading, Esc stops", is_busy=True, used=event.prompt_tokens, limit=event.context, tokens_per_s=0.0
-        )
+        self.answered = message.conversation_id
+        self.status.change(state="Reading, Esc stops", is_busy=True, limit=event.context)
+        if message.conversation_id == self.conversation_id:
+            self.status.change(used=event.prompt_tokens, tokens_per_s=0.0)
         if message.conversation_id == self.conversation_id:
             self.transcript.set_left_out({item.message_id: item.reason for item in event.left_out})
             await self.transcript.add(parts_of(message))
@@ -240,7 +241,10 @@ class Answering(Managing):
             self.sidebar.list.set_current(conversation.id)
 
     def _figures(self, status: Status) -> None:
-        self.status.change(used=status.tokens_used, limit=status.tokens_limit, tokens_per_s=status.tokens_per_s)
+        """Of the conversation on the screen; it may be another that is answered."""
+        self.status.change(limit=status.tokens_limit)
+        if self.answered == self.conversation_id:
+            self.status.change(used=status.tokens_used, tokens_per_s=status.tokens_per_s)
 
     def _model_failed(self, event: ModelFailed) -> None:
         self._break_off("No model")

@@ -42,6 +42,7 @@ class ScreenBase(Screen[None]):
         self.live_id: str | None = None  # the answer being written, in whichever conversation
         self.live_conversation: str | None = None
         self.live_text = ""
+        self.answered: str | None = None  # the conversation whose answer began last
         self.editing_id: str | None = None
         self.new_system: str | None = None  # the system prompt for the conversation whose first message comes next
         self.budgets: tuple[str, ...] = ()  # of the model that is loaded, in sentences

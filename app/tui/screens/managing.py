@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -62,6 +63,7 @@ class Managing(ScreenBase):
         self.stop_editing()
         self.enter(conversation.id)
         self.top.title_text = conversation.title or NEW_TITLE
+        self.status.change(used=_tokens(path), tokens_per_s=0.0)
         live = path[-1] if path and path[-1].id == self.live_id else None
         done = path[:-1] if live else path
         parts = [part for message in done for part in parts_of(message, left_out.get(message.id, ""))]
@@ -81,6 +83,7 @@ class Managing(ScreenBase):
         self.stop_editing()
         self.enter(None)
         self.top.title_text = NEW_TITLE
+        self.status.change(used=0, tokens_per_s=0.0)
         await self.transcript.show([])
         self.sidebar.list.set_current(None)
         self.prompt.focus()
@@ -250,3 +253,11 @@ def _file_name(conversation: Conversation) -> str:
     """A plain file name made of the title."""
     words = "".join(character if character.isalnum() else " " for character in conversation.title).split()
     return f"{'-'.join(words)[:60].lower() or 'conversation'}.md"
+
+
+def _tokens(path: Sequence[StoredMessage]) -> int:
+    """Of the context, what the last answer of a conversation took with its prompt; 0 before the first."""
+    for message in reversed(path):
+        if usage := message.record.get("usage"):
+            return int(usage.get("prompt_tokens", 0)) + int(usage.get("generated_tokens", 0))
+    return 0

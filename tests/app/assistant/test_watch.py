@@ -58,10 +58,14 @@ def test_an_idle_conversation_leaves_the_device_after_its_time_and_the_open_one_
     assert rested == [{"b"}], "a was left only now"
     clock.now += 16
     watch.attend(chat, idle=True)
-    assert rested == [{"b"}, {"a"}]
+    assert rested == [{"b"}, {"a", "b"}], "what they share leaves with the last of them"
     clock.now += 1_000
     watch.attend(chat, idle=True)
-    assert rested == [{"b"}, {"a"}], "once is enough"
+    assert rested == [{"b"}, {"a", "b"}], "once is enough"
+    watch.asked("b")
+    watch.close("a")
+    watch.attend(chat)
+    assert rested[2:] == [{"a"}], "b has its pages again"
 
 
 def test_a_closed_conversation_leaves_at_the_next_step_unless_it_was_opened_again(clock, chat):

@@ -66,6 +66,7 @@ def test_no_row_is_wider_than_the_screen(width):
         for layout in (gauge_text.compact, gauge_text.wide):
             content = layout(reading, Context(100, 8192), 61.5, width)
             assert all(line.cell_length <= width for line in content.split("\n")), content.plain
+            assert "…" not in content.plain, "a figure is whole or not there"
     assert gauge_text.compact(warned, Context(), 0.0, width).plain.split("\n")[1].startswith("⚠ context")
 
 
@@ -152,3 +153,30 @@ def test_a_disk_that_does_not_answer_does_not_stop_the_screen(tmp_path, monkeypa
     while feed.is_looking and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not feed.is_looking
+
+
+async def test_the_context_is_that_of_the_conversation_on_the_screen(start, conversations):
+    other = conversations.create("An older one")
+    question = conversations.add_message(other.id, None, "user", "Hi")
+    record = {"usage": {"prompt_tokens": 300, "generated_tokens": 45}}
+    conversations.add_message(other.id, question.id, "assistant", "Hello.", model="m", record=record)
+    async with start(size=(80, 24)) as run:
+        await run.send("Hello")
+        used = run.screen.status.figures.used
+        assert used
+        run.screen.open_conversation(other.id)
+        await run.wait(lambda: run.screen.conversation_id == other.id)
+        await run.wait(lambda: "345/1,000 (34%)" in run.text())
+        await run.pilot.press("ctrl+n")
+        await run.wait(lambda: " 0/1,000 (0%)" in run.text(), "nothing was asked yet")
+        run.engine.hold = True
+        run.engine.answers.append(["One ", "two."])
+        await run.send("Go on", until_done=False)
+        await run.wait(lambda: run.screen.live_id is not None)
+        run.screen.open_conversation(other.id)
+        await run.wait(lambda: "345/1,000 (34%)" in run.text())
+        run.engine.hold = False
+        run.engine.release()
+        await run.wait(lambda: not run.screen.is_busy)
+        await run.settle()
+        assert "345/1,000 (34%)" in run.text(), "another conversation's answer has ended"
