@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from octavo.app.documents.evidence import Source
 
 _PART = re.compile(r"[,;](?=\s)|[，；、]|\b(?:and|but|und|sowie|aber|sondern)\b")
-_NAME = re.compile(r"(?<=[\w,;:)] )[A-ZÄÖÜ][\w’'-]+")
+_SHORTEST_UNIT = 3  # letters
+_NAME = re.compile(r"(?<=[\w,;:)] )(?!(?:EUR|USD|GBP|CHF)\b)[A-ZÄÖÜ][\w’'-]+")
 _FIRST = re.compile(r"[\W_]*([A-ZÄÖÜ][\w’'-]+)\s+(\w+)")
 _GERMAN = re.compile(r"\b(?:der|die|das|und|ist|nicht|ein|eine|mit|von|für)\b")
 
@@ -70,6 +71,19 @@ def is_said_of_another(said: Statement, source: Source, others: Sequence[Source]
     return False
 
 
+def counts_something_else(said: Statement, source: Source) -> bool:
+    """Whether a number counts what the source names elsewhere: "12,500 volunteers" where the stage costs 12,500."""
+    sentences = said_by(source)
+    for figure in said.figures:
+        if figure.loose or len(figure.unit) < _SHORTEST_UNIT or not figure.unit.isalpha():
+            continue
+        places = [place for place, text in enumerate(sentences) if _states(text, figure)]
+        beside = [" ".join(sentences[max(place - 1, 0) : place + 2]) for place in places]
+        if beside and covered([figure.unit], sentences) and not covered([figure.unit], beside):
+            return True
+    return False
+
+
 def has_another_name(said: Statement, source: Source) -> bool:
     """Whether the statement begins with a name, and the source says the same of another: "Boris repaired the chain"."""
     first = _FIRST.match(said.text)
@@ -99,6 +113,10 @@ def _rivals(piece: _Part, fact: Figure | str, parts: Iterable[_Part], terms: Seq
             rivals = any(each.unit == fact.unit and not _has(piece, each) for each in part.figures)
         if rivals:
             yield _held(terms, part)
+
+
+def _states(text: str, figure: Figure) -> bool:
+    return any(each.value == figure.value for each in figures(text))
 
 
 def _has(part: _Part, fact: Figure | str) -> bool:

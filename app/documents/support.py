@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from octavo.app.documents.facts import values
 from octavo.app.documents.passages import Statement, context, said_by, spans_of
 from octavo.app.documents.question import covered, related
-from octavo.app.documents.rivals import has_another_name, is_german, is_said_of_another, names_of
+from octavo.app.documents.rivals import counts_something_else, has_another_name, is_german, is_said_of_another, names_of
 
 if TYPE_CHECKING:
     from octavo.app.documents.evidence import Source
@@ -51,7 +51,9 @@ def supports(
         return False
     if not all(_is_spelled(name, evidence) for name in _IDENTIFIER.findall(statement)) or not _is_near(source, said):
         return False
-    if _is_denied(said_by(source), said) or has_another_name(said, source) or is_said_of_another(said, source, others):
+    if _is_denied(said_by(source), said) or has_another_name(said, source) or counts_something_else(said, source):
+        return False
+    if is_said_of_another(said, source, others):
         return False
     return entailment is None or entailment.entails(source.text, statement)
 

@@ -189,3 +189,14 @@ def test_names_of_a_program_have_to_occur_as_they_are_spelled() -> None:
     assert cited("The function asn1_delete_structure frees a structure.", among) == ["C2"]
     assert cited("The function asn1_array2tree creates a structure.", among) == ["C1"]
     assert cited("The function asn1_copy_node creates a structure.", among) == []
+
+
+def test_a_number_counts_what_stands_with_it() -> None:
+    plan = "Anna Berg leads the volunteers; 140 of them are expected. The harbour is old. The stage costs 12,500 euros."
+    (source,) = sources(plan)
+    assert supports(source, "Anna Berg leads the 140 volunteers.")
+    assert not supports(source, "Anna Berg leads the 12,500 volunteers.")
+    assert supports(source, "The stage costs 12,500 euros.")
+    assert supports(source, "The stage costs EUR 12,500 in all.")
+    (german,) = sources("Der Verein hat Mitglieder aus Bremen. Der Vorstand tagt oft. Ein Boot kostet 900 Euro.")
+    assert not supports(german, "Der Verein aus Bremen hat 900 Mitglieder.")
