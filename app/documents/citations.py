@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _MARK = re.compile(r"\s*\[\s*(C\d+(?:\s*[,;]\s*C\d+)*)\s*\]")
 _ID = re.compile(r"C\d+")
+_ASKS = re.compile(r"[?？؟][\"'”’»)」』]*$")
 _FEW = 3  # sources that may bear a sentence of a summary out together, or are named where they say the same
 _LOOKED_AT = 12  # sources that are asked whether they bear a sentence out, the likeliest first
 _EQUAL = 0.98  # of the best score: what comes so near says it as well
@@ -48,7 +49,8 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """An answer's sentences with their citations. `unsupported` are those that no source bears out."""
+    """An answer's sentences with their citations; `num_sentences` state something. `unsupported` are those of them that
+    no source bears out."""
 
     text: str
     citations: tuple[Citation, ...]
@@ -68,13 +70,15 @@ def check(
 
     Ids that do not exist are taken out of the text. A sentence without an id, and one whose source does not bear it
     out, gets the source that says it best, or the few that say it equally well; with `together`, as in a summary, a few
-    sources may bear it out that do not by themselves. Sentences that no source bears out are marked in the text.
+    sources may bear it out that do not by themselves. Sentences that no source bears out are marked in the text; those
+    that ask state nothing and stay as they are.
     """
     known = {source.id: source for source in sources}
     pieces: list[str] = []
     citations: list[Citation] = []
     unsupported: list[str] = []
     unknown: dict[str, None] = {}
+    num_stating = 0
     for start, end in _spans(answer):
         raw = answer[start:end]
         statement = _MARK.sub("", raw).strip()
@@ -83,6 +87,10 @@ def check(
         cited = [known[name] for name in dict.fromkeys(given) if name in known]
         if not any(map(str.isalnum, statement)):
             continue
+        if _ASKS.search(statement) is not None:
+            pieces.append(statement)
+            continue
+        num_stating += 1
         made = _Attribution(sources, statement, entailment).cite(cited, together=together)
         citations += made
         is_supported = any(citation.supported for citation in made)
@@ -90,7 +98,7 @@ def check(
             unsupported.append(statement)
         names = "".join(f" [{citation.id}]" for citation in made)
         pieces.append(_placed(statement, names) + ("" if is_supported else " [unsupported]"))
-    return Checked(" ".join(pieces), tuple(citations), tuple(unsupported), len(pieces), tuple(unknown))
+    return Checked(" ".join(pieces), tuple(citations), tuple(unsupported), num_stating, tuple(unknown))
 
 
 class _Attribution:

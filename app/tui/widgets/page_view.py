@@ -1,4 +1,9 @@
-"""A page of a document as a picture, with what is cited marked on it. Arrows move it."""
+"""A page of a document as a picture, with what is cited marked on it. Arrows move it.
+
+Drawn in quarter blocks, which every terminal has. To find out whether a terminal knows Kitty's protocol or sixel it has
+to be asked before Textual reads its input, which costs more than the first frame takes, swallows keys that are pressed
+meanwhile, and in tmux leaves answers that come late on the command line.
+"""
 
 from __future__ import annotations
 

@@ -127,3 +127,11 @@ def test_of_sources_that_bear_a_sentence_out_the_one_that_says_it_is_cited() -> 
     checked = check("The tenant pays for the heating of the rooms.", sources)
     assert [citation.id for citation in checked.citations] == ["C2"]
     assert checked.citations[0].quote.startswith("Heating")
+
+
+def test_a_question_in_an_answer_states_nothing() -> None:
+    checked = check("Question: When does the lease begin? The lease begins on 3 May 2021.", [source("C1")])
+    assert checked.text == "Question: When does the lease begin? The lease begins on 3 May 2021 [C1]."
+    assert (checked.num_sentences, checked.unsupported, len(checked.citations)) == (1, (), 1)
+    assert check("When does the lease begin on 3 May 2021? [C1]", [source("C1")]).num_supported == 0
+    assert check("租约何时开始？", [source("C1")]).num_sentences == 0
