@@ -177,7 +177,7 @@ def _reserved(case: Case) -> Step:
     finding = (
         f"{budget.reserve:,} of {context:,} tokens are kept for the answer "
         f"(max_tokens {settings.generation.max_tokens:,}), {_kv_text(case, budget.reserve)} of KV, and {budget.margin} "
-        f"for nothing; a prompt may have the other {budget.available:,}."
+        f"are left free; a prompt may have the other {budget.available:,}."
     )
     return Step("Reserved output", (finding,), "Lower generation.max_tokens.")
 
@@ -195,7 +195,8 @@ def _phases(case: Case) -> Step:
     if timed:
         prefill = sum(item.get("prefill_s", 0.0) for item in timed)
         total = sum(item.get("e2e_s", 0.0) for item in timed)
-        findings.append(f"Of the last {len(timed)} answers' time {100 * prefill / max(total, 1e-9):.0f}% was prefill.")
+        share = f"{100 * prefill / max(total, 1e-9):.0f}% was prefill"
+        findings.append(f"Of the time that the last {count(len(timed), 'answer')} took {share}.")
     if case.snapshot is not None and case.snapshot.engine.cuda is not None:
         cuda = case.snapshot.engine.cuda
         findings.append(

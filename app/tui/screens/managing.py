@@ -63,7 +63,8 @@ class Managing(ScreenBase):
         self.stop_editing()
         self.enter(conversation.id)
         self.top.title_text = conversation.title or NEW_TITLE
-        self.status.change(used=_tokens(path), tokens_per_s=0.0)
+        limit = self.status.figures.limit or _tokens(path)  # what is more will be left out of the next prompt
+        self.status.change(used=min(_tokens(path), limit), tokens_per_s=0.0)
         live = path[-1] if path and path[-1].id == self.live_id else None
         done = path[:-1] if live else path
         parts = [part for message in done for part in parts_of(message, left_out.get(message.id, ""))]
