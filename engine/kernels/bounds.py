@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 
 from octavo.engine.kernels.checks import MOST_DIM, describe, require, require_pages, require_shape
 from octavo.engine.kernels.quantize import read_keys
-from octavo.engine.kv.bounds import MOST, SECTION_PAGES, BoundsLayout
+from octavo.engine.kv.bounds import LANES, MOST, SECTION_PAGES, SKETCH_BITS, BoundsLayout
 from octavo.engine.kv.codec import PageLayout
 
 if TYPE_CHECKING:
@@ -25,7 +25,12 @@ def page_bounds_torch(encoded: Tensor, pages: PageLayout, layout: BoundsLayout) 
     """
     keys = read_keys(encoded, pages)
     codes, grid = _encode_box(keys.amin(dim=2), keys.amax(dim=2))
-    return _assemble(codes, grid, layout.page_codes, layout.page_bytes)
+    bounds = _assemble(codes, grid, layout.page_codes, layout.page_bytes)
+    lower, upper, _ = read_boxes(bounds, layout)
+    width = (upper - lower)[:, :, None]
+    thirds = torch.round((keys - lower[:, :, None]) / torch.where(width > 0, width, 1.0) * 3.0)
+    bounds[:, layout.sketch_start :] = _pack_sketch(thirds.nan_to_num(nan=0.0).clamp(0, 3).int(), layout)
+    return bounds
 
 
 def section_bounds_torch(bounds: Tensor, layout: BoundsLayout, page_ids: Tensor) -> Tensor:
@@ -80,11 +85,36 @@ def section_bounds_native(ops: Ops, bounds: Tensor, layout: BoundsLayout, page_i
     return out
 
 
+def _pack_sketch(thirds: Tensor, layout: BoundsLayout) -> Tensor:
+    """Bytes [n, sketch bytes] of `thirds` int32 [n, kv_heads, page_size, d]."""
+    n, heads, tokens, dim = thirds.shape
+    padded = torch.nn.functional.pad(thirds, (0, layout.stride - dim, 0, layout.sketch_tokens - tokens))
+    split = padded.reshape(n, heads, -1, LANES, layout.stride // LANES, LANES // 2, 2)
+    words = (split << _sketch_shifts(thirds.device)).sum(dim=(-2, -1), dtype=torch.int32)
+    return words.transpose(-2, -1).contiguous().view(torch.uint8).reshape(n, -1)
+
+
+def read_sketch(bounds: Tensor, layout: BoundsLayout) -> Tensor:
+    """Thirds int32 [n, kv_heads, page_size, d] of `bounds` uint8 [n, page_bytes]."""
+    n, heads, blocks = len(bounds), layout.num_kv_heads, layout.stride // LANES
+    words = bounds[:, layout.sketch_start :].contiguous().view(torch.int32).reshape(n, heads, -1, blocks, LANES)
+    split = (words.transpose(-2, -1)[..., None, None] >> _sketch_shifts(bounds.device)) & 3
+    thirds = split.reshape(n, heads, layout.sketch_tokens, layout.stride)
+    return thirds[:, :, : layout.page_size, : layout.head_dim]
+
+
+def _sketch_shifts(device: torch.device) -> Tensor:
+    """Where in a word the channels stand: int32 [LANES / 2, 2], even and odd ones."""
+    even = torch.arange(0, LANES, SKETCH_BITS, dtype=torch.int32, device=device)
+    return torch.stack((even, even + LANES), dim=-1)
+
+
 # A process has a handful of layouts.
 @cache
-def sizes(layout: BoundsLayout) -> tuple[int, int, int, int, int]:
+def sizes(layout: BoundsLayout) -> tuple[int, int, int, int, int, int]:
     """`layout` as the C code reads it."""
-    return layout.num_kv_heads, layout.head_dim, layout.stride, layout.page_bytes, layout.section_bytes
+    numbers = layout.num_kv_heads, layout.head_dim, layout.stride
+    return *numbers, layout.page_bytes, layout.section_bytes, layout.page_size
 
 
 def require_bounds(op: str, bounds: Tensor, layout: BoundsLayout) -> None:

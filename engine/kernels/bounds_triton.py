@@ -7,7 +7,7 @@ from torch import Tensor
 
 from octavo.engine.kernels.pages_triton import load_keys
 from octavo.engine.kernels.triton_jit import EXACT, constexpr, jit, power_of_two, tensor, tl
-from octavo.engine.kv.bounds import SECTION_PAGES, BoundsLayout
+from octavo.engine.kv.bounds import LANES, SECTION_PAGES, BoundsLayout
 from octavo.engine.kv.codec import PageLayout
 
 
@@ -16,8 +16,8 @@ def page_bounds_triton(encoded: Tensor, pages: PageLayout, layout: BoundsLayout)
     out = torch.zeros(len(encoded), layout.page_bytes, dtype=torch.uint8, device=encoded.device)
     if len(encoded):
         _page_bounds[(len(encoded), layout.num_kv_heads)](
-            encoded, out, pages=pages, layout=layout,
-            channels=power_of_two(layout.head_dim), tokens=power_of_two(layout.page_size), **EXACT,
+            encoded, out, pages=pages, layout=layout, channels=power_of_two(max(layout.head_dim, LANES)),
+            tokens=power_of_two(layout.page_size), lanes=LANES, **EXACT,
         )  # fmt: skip
     return out
 
@@ -36,7 +36,13 @@ def section_bounds_triton(bounds: Tensor, layout: BoundsLayout, page_ids: Tensor
 
 @jit
 def _page_bounds(
-    encoded: tensor, out: tensor, pages: constexpr, layout: constexpr, channels: constexpr, tokens: constexpr
+    encoded: tensor,
+    out: tensor,
+    pages: constexpr,
+    layout: constexpr,
+    channels: constexpr,
+    tokens: constexpr,
+    lanes: constexpr,
 ) -> None:
     """One head of one page."""
     infinity: constexpr = float("inf")
@@ -52,6 +58,20 @@ def _page_bounds(
     grid = (to + layout.page_codes).to(tl.pointer_type(tl.float16)) + head * 2
     tl.store(grid, step.to(tl.float16))
     tl.store(grid + 1, origin.to(tl.float16))
+    low = _code_below(lower, origin, step) * step + origin
+    width = _code_above(upper, origin, step) * step + origin - low
+    way = _divided(keys - low[:, None], tl.where(width > 0, width, 1.0)[:, None]) * 3.0
+    thirds = tl.minimum(tl.maximum((way + 12582912.0) - 12582912.0, 0.0), 3.0).to(tl.int32)
+    shift = channel % lanes // 2 * 2 + channel % 2 * lanes
+    there = there[:, None] & (tl.arange(0, tokens)[None, :] < layout.page_size)
+    parts = tl.where(there, thirds << shift[:, None], 0)
+    blocks: constexpr = channels // lanes
+    words = tl.sum(tl.reshape(parts, (blocks, lanes, tokens)), 1)
+    block, token = tl.arange(0, blocks)[:, None], tl.arange(0, tokens)[None, :]
+    at = (token // lanes * (layout.stride // lanes) + block) * lanes + token % lanes
+    start = (to + layout.sketch_start).to(tl.pointer_type(tl.int32))
+    start += head * layout.sketch_tokens * (layout.stride // lanes)
+    tl.store(start + at, words, mask=(token < layout.page_size) & (block < layout.stride // lanes))
 
 
 @jit

@@ -2,22 +2,23 @@
 
 A page's score is the highest that a key could have in the ellipsoid inscribed in the box: the centre's score, and the
 length of the half-widths weighted with the query. Measured, that foretells attention better than the box itself,
-whose corners no key comes near (tests/bench/results.md). Sums are of integers, and what follows is computed in the
-same order everywhere, so that every implementation chooses the same pages.
+whose corners no key comes near (tests/bench/results.md). The best of them are looked at again, key by key, by the
+sketches of these. Sums are of integers, and what follows is computed in the same order everywhere, so that every
+implementation chooses the same pages.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
 from octavo.engine.kernels.bounds import read_codes, require_bounds, sizes
 from octavo.engine.kernels.checks import require, require_angles, require_shape
+from octavo.engine.kernels.page_scores import SECTION_WIDTH, QueryCodes, exponential, sum_exponentials, sum_lanes
 from octavo.engine.kv.bounds import SECTION_PAGES, BoundsLayout
-from octavo.engine.model.rope import rotate
 
 if TYPE_CHECKING:
     from octavo.engine.kernels._native import Ops
@@ -25,12 +26,10 @@ if TYPE_CHECKING:
 SHARE_AT_EDGE = 0.1
 """A page's mass, in tokens at its score, over its number of tokens: measured, with a standard deviation of e."""
 
-SECTION_WIDTH = 0.9
-"""What is taken of a section's largest widths to estimate its pages' scores on average; measured."""
+CANDIDATES = 4
+"""Pages of which the keys' sketches are looked at, for each page that may be chosen."""
 
-_MOST_CODE = 127.0
 _MOST_HEADS = 128  # a constant of the C code
-_LANES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +84,9 @@ def select_pages_torch(
     the log-sum-exp of the scaled scores of the tokens that are read anyway, None where there are none.
 
     A page's weight is the sum, over query heads, of its share in the head's attention, as estimated: its mass over
-    that of everything, of which whole sections are estimated by their bounds. The heaviest pages are taken; of equal
-    ones the first.
+    that of everything, of which whole sections are estimated by their bounds. Of the heaviest, CANDIDATES times as many
+    as may be chosen, the masses are then estimated by the sketches of their keys; they stand for the mass of all far
+    pages where they come to more. The heaviest of these pages are taken; of equal ones the first.
     """
     q, read = q.mean(dim=1), None if read is None else read.mean(dim=1)
     out = torch.zeros(len(q), limits.cap, dtype=torch.int32, device=q.device)
@@ -96,13 +96,17 @@ def select_pages_torch(
         if not count:
             continue
         angles = (distances if distances.dim() == 1 else distances[row, :count]).long()
-        query = _Query(q[row], cos[angles], sin[angles], scale, layout.num_kv_heads)
+        query = QueryCodes(q[row], cos[angles], sin[angles], scale, layout.num_kv_heads)
         whole = count // SECTION_PAGES
         estimates = query.score_sections(*read_codes(sections[:whole], layout, 3))
         scores = query.score_pages(*read_codes(bounds[page_ids[:count].long()], layout, 2))
         before = None if read is None else read[row]
-        weights, covered = _weigh(estimates, scores, before, SHARE_AT_EDGE * layout.page_size)
-        chosen = _cut(weights, covered, limits.mass_target * q.shape[1], limits)
+        tokens = SHARE_AT_EDGE * layout.page_size
+        weights, sums = _weigh(estimates, scores, before, tokens)
+        candidates = _heaviest(weights, CANDIDATES * limits.cap)
+        masses = query.sum_tokens(bounds[page_ids[candidates].long()], layout, candidates, sums.highest)
+        weights, covered = _weigh_closely(masses, sums)
+        chosen = candidates[_cut(weights, covered, limits.mass_target * q.shape[1], limits)]
         out[row, : len(chosen)] = chosen.int()
         counts[row] = len(chosen)
         scratch.scored += count
@@ -190,49 +194,17 @@ def selection_numbers(layout: BoundsLayout, limits: SelectionLimits, heads: int)
     return SHARE_AT_EDGE * layout.page_size, SECTION_WIDTH, limits.mass_target * heads
 
 
-class _Query:
-    """One row's queries in codes of 8 bits, at the distance of every page or at the one they share."""
+class _Sums(NamedTuple):
+    """Of each head, float32 [heads]: the highest score, and relative to it the mass of what is read anyway and of all
+    far pages."""
 
-    def __init__(self, q: Tensor, cos: Tensor, sin: Tensor, scale: float, kv_heads: int) -> None:
-        first, second = q.chunk(2, dim=-1)  # [heads, d / 2]
-        reach = torch.sqrt(first * first + second * second).amax(dim=-1)  # of any rotation
-        rotated = rotate(q, cos[:, None], sin[:, None])  # [1 or p, heads, d]
-        factor = torch.where(reach > 0, _MOST_CODE / reach, 0.0)
-        codes = torch.round(rotated * factor[:, None]).clamp(-_MOST_CODE, _MOST_CODE).int()
-        self._codes = codes.reshape(len(codes), kv_heads, -1, q.shape[-1])  # [1 or p, kv_heads, group, d]
-        self._unit = (reach / _MOST_CODE * scale).reshape(kv_heads, -1)
-
-    def score_pages(self, codes: Tensor, grid: Tensor) -> Tensor:
-        """Scaled scores of pages by their codes [p, kv_heads, 2, d] and grid: float32 [p, heads]."""
-        lower, upper = codes.int().unbind(2)
-        step, origin = grid[..., None].unbind(2)
-        at_centre, length, total = _sums(self._codes, lower + upper, upper - lower)
-        return (self._unit * (step * (0.5 * at_centre + 8 * length) + origin * total)).flatten(1)
-
-    def score_sections(self, codes: Tensor, grid: Tensor) -> Tensor:
-        """What pages of sections score on average, about: float32 [sections, heads]."""
-        lower, upper, widths = codes.int().unbind(2)
-        step, origin, width_step, _ = grid[..., None].unbind(2)
-        # A section stands where its middle page does.
-        of_section = self._codes if len(self._codes) == 1 else self._codes[SECTION_PAGES // 2 :: SECTION_PAGES]
-        at_centre, length, total = _sums(of_section[: len(codes)], lower + upper, widths)
-        centre = step * (0.5 * at_centre) + origin * total
-        return (self._unit * (centre + width_step * (8 * SECTION_WIDTH * length))).flatten(1)
+    highest: Tensor
+    near: Tensor
+    far: Tensor
 
 
-def _sums(codes: Tensor, ends: Tensor, widths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """For `codes` [1 or n, kv_heads, group, d] and a box's codes [n, kv_heads, d], float32 [n, kv_heads, group] each:
-    codes times ends; the root of the sum of (codes times widths / 16) squared; the sum of codes.
-
-    The products of codes and widths are rounded to integers, so that the sum is exact.
-    """
-    products = ((codes.abs() * widths[:, :, None] + 8) >> 4).square()
-    length = products.sum(dim=-1).float().sqrt()
-    return (codes * ends[:, :, None]).sum(dim=-1).float(), length, codes.sum(dim=-1).float()
-
-
-def _weigh(estimates: Tensor, scores: Tensor, read: Tensor | None, tokens: float) -> tuple[Tensor, float]:
-    """Weights float32 [p] of pages with `scores` [p, heads], and the weight of what is `read` [heads] anyway.
+def _weigh(estimates: Tensor, scores: Tensor, read: Tensor | None, tokens: float) -> tuple[Tensor, _Sums]:
+    """Weights float32 [p] of pages with `scores` [p, heads], beside what is `read` [heads] anyway.
 
     Scores of pages in whole sections count by their sections' `estimates` [sections, heads]; `tokens` is a page's mass
     in tokens.
@@ -240,15 +212,29 @@ def _weigh(estimates: Tensor, scores: Tensor, read: Tensor | None, tokens: float
     rest = scores[len(estimates) * SECTION_PAGES :]
     parts = [estimates, rest] if read is None else [estimates, rest, read[None]]
     highest = torch.cat(parts).amax(dim=0)
-    far = SECTION_PAGES * _sum_exp(estimates - highest) + _sum_exp(rest - highest)
-    near = torch.zeros_like(far) if read is None else _exp(read - highest)
-    total = near + tokens * far
-    # An estimate may be far too low; no page takes more than all of a head's attention.
-    shares = (_exp(scores - highest) * (tokens / total)).clamp(max=1.0)
+    far = tokens * (SECTION_PAGES * sum_exponentials(estimates - highest) + sum_exponentials(rest - highest))
+    near = torch.zeros_like(far) if read is None else exponential(read - highest)
+    return add_shares(exponential(scores - highest) * (tokens / (near + far))), _Sums(highest, near, far)
+
+
+def _weigh_closely(masses: Tensor, sums: _Sums) -> tuple[Tensor, float]:
+    """Weights float32 [n] of pages with `masses` [n, heads], and the weight of what is read anyway."""
+    total = sums.near + torch.maximum(sums.far, sum_lanes(masses))
+    return add_shares(masses * (1.0 / total)), float((sums.near / total).double().sum())
+
+
+def add_shares(shares: Tensor) -> Tensor:
+    """Weights [p] of shares [p, heads], by one head after the other."""
     weights = torch.zeros_like(shares[:, 0])
-    for head in shares.unbind(1):
+    # An estimate may be far too low; no page takes more than all of a head's attention.
+    for head in shares.clamp(max=1.0).unbind(1):
         weights += head
-    return weights, float((near / total).double().sum())
+    return weights
+
+
+def _heaviest(weights: Tensor, count: int) -> Tensor:
+    """Indices, ascending; of equal weights the first."""
+    return torch.sort(weights, descending=True, stable=True).indices[:count].sort().values
 
 
 def _cut(weights: Tensor, covered: float, target: float, limits: SelectionLimits) -> Tensor:
@@ -258,27 +244,3 @@ def _cut(weights: Tensor, covered: float, target: float, limits: SelectionLimits
     sums = order.values[:most].double().cumsum(0) + covered
     needed = int((sums < target).sum()) + 1
     return order.indices[: min(max(needed, limits.floor), most)].sort().values
-
-
-def _sum_exp(x: Tensor) -> Tensor:
-    """Sums of e^x over the first dimension, in the order of 16 lanes that are added up pairwise at the end."""
-    n = len(x)
-    padded = torch.zeros(-(-n // _LANES) * _LANES, *x.shape[1:], device=x.device)
-    padded[:n] = _exp(x)
-    lanes = torch.zeros(_LANES, *x.shape[1:], device=x.device)
-    for first in range(0, len(padded), _LANES):
-        lanes += padded[first : first + _LANES]
-    while len(lanes) > 1:
-        lanes = lanes[: len(lanes) // 2] + lanes[len(lanes) // 2 :]
-    return lanes[0]
-
-
-def _exp(x: Tensor) -> Tensor:
-    """e^x for x clamped to -87 .. 80, by the polynomial of Cephes' expf, every operation rounded for itself."""
-    x = x.clamp(-87.0, 80.0)
-    n = torch.round(x * 1.44269504088896341)
-    r = (x - n * 0.693359375) + n * 2.12194440e-4
-    p = torch.full_like(r, 1.9875691500e-4)
-    for factor in (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1):
-        p = p * r + factor
-    return torch.ldexp(p * (r * r) + (r + 1), n)

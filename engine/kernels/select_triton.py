@@ -5,9 +5,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from octavo.engine.kernels.select import SECTION_WIDTH, SHARE_AT_EDGE, SelectionLimits, SelectionScratch
+from octavo.engine.kernels.page_scores import SECTION_WIDTH, sum_lanes
+from octavo.engine.kernels.scores_triton import exponential, load_codes, load_query, pairwise, query_codes
+from octavo.engine.kernels.select import (
+    CANDIDATES,
+    SHARE_AT_EDGE,
+    SelectionLimits,
+    SelectionScratch,
+    add_shares,
+)
+from octavo.engine.kernels.sketch_triton import sum_sketch
 from octavo.engine.kernels.triton_jit import EXACT, constexpr, jit, power_of_two, tensor, tl
-from octavo.engine.kv.bounds import SECTION_PAGES, BoundsLayout
+from octavo.engine.kv.bounds import LANES, SECTION_PAGES, BoundsLayout
 
 _BLOCK = 16  # pages that one program scores; sections are summed in as many lanes
 
@@ -46,27 +55,50 @@ def select_pages_triton(
                 q, table, page_ids, distances, cos, sin, out, scale, SECTION_WIDTH, number, 0 if shared else count,
                 shared=shared, section_pages=SECTION_PAGES if is_section else 0, **fixed, **EXACT,
             )  # fmt: skip
-    near = torch.zeros(rows, heads, device=q.device) if read is None else read.mean(dim=1).contiguous()
-    weights, covered = _weigh(scores, estimates, near, num_pages, layout, has_read=read is not None)
-    return _cut(weights, covered, num_pages, limits.mass_target * heads, limits)
+    before = torch.zeros(rows, heads, device=q.device) if read is None else read.mean(dim=1).contiguous()
+    weights, highest, near, far = _weigh(scores, estimates, before, num_pages, layout, has_read=read is not None)
+    number = num_pages.clamp(max=CANDIDATES * limits.cap)
+    candidates = _first(weights, number, CANDIDATES * limits.cap)
+    masses = torch.zeros(rows, candidates.shape[1], heads, device=q.device)
+    sum_sketch[(rows, heads, candidates.shape[1])](
+        q, bounds, page_ids, candidates, number, distances, cos, sin, highest, masses, scale, 1 / 3,
+        0 if shared else count, candidates.shape[1], shared=shared, layout=layout, group=heads // layout.num_kv_heads,
+        half=power_of_two(dim // 2), lanes=LANES, **EXACT,
+    )  # fmt: skip
+    total = near + torch.maximum(far, sum_lanes(masses.transpose(0, 1)))
+    weights = add_shares((masses * (1.0 / total)[:, None]).flatten(0, 1)).view(rows, -1)
+    weights[torch.arange(weights.shape[1], device=q.device) >= number[:, None]] = -1.0
+    chosen, counts = _cut(weights, (near / total).double().sum(dim=-1), number, limits.mass_target * heads, limits)
+    there = torch.arange(limits.cap, device=q.device) < counts[:, None]
+    return torch.where(there, candidates.gather(1, chosen.long()), 0), counts
+
+
+def _first(weights: Tensor, number: Tensor, most: int) -> Tensor:
+    """For every row the indices, ascending, of so many of its heaviest pages, at `most` of any: int32 [rows, n]."""
+    last = weights.shape[1]
+    heaviest = torch.sort(weights, dim=-1, descending=True, stable=True).indices[:, :most]
+    taken = torch.arange(heaviest.shape[1], device=weights.device) < number[:, None]
+    indices = torch.where(taken, heaviest, last).sort(dim=-1).values
+    return torch.where(indices == last, 0, indices).int()
 
 
 def _weigh(
     scores: Tensor, estimates: Tensor, read: Tensor, num_pages: Tensor, layout: BoundsLayout, *, has_read: bool
-) -> tuple[Tensor, Tensor]:
-    """Weights float32 [rows, pages], -1 beyond a row's pages, and what is covered by `read`, float64 [rows]."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Weights float32 [rows, pages], -1 beyond a row's pages; and float32 [rows, heads] the highest score, and relative
+    to it the mass of what is `read` anyway and of all far pages."""
     rows, count, heads = scores.shape
-    highest, total, near = (torch.empty(rows, heads, device=scores.device) for _ in range(3))
+    highest, far, near = (torch.empty(rows, heads, device=scores.device) for _ in range(3))
     weights = torch.empty(rows, count, device=scores.device)
     tokens = SHARE_AT_EDGE * layout.page_size
     _sum_heads[(rows, heads)](
-        scores, estimates, read, num_pages, highest, total, near, tokens, count, estimates.shape[1],
+        scores, estimates, read, num_pages, highest, far, near, tokens, count, estimates.shape[1],
         has_read=has_read, section_pages=SECTION_PAGES, lanes=_BLOCK, **EXACT,
     )  # fmt: skip
     _weigh_pages[(rows, -(-count // _BLOCK))](
-        scores, highest, total, num_pages, weights, tokens, count, heads=heads, block=_BLOCK, **EXACT
+        scores, highest, near, far, num_pages, weights, tokens, count, heads=heads, block=_BLOCK, **EXACT
     )
-    return weights, (near / total).double().sum(dim=-1)
+    return weights, highest, near, far
 
 
 def _cut(
@@ -112,21 +144,15 @@ def _score(
     row, head, heads = tl.program_id(0), tl.program_id(1), tl.num_programs(1)
     item, pair = tl.program_id(2) * block + tl.arange(0, block), tl.arange(0, half)
     there, is_pair = item < number, pair < dim // 2
-    query = q + (row * heads + head) * dim + pair
-    first = tl.load(query, mask=is_pair, other=0.0)
-    second = tl.load(query + dim // 2, mask=is_pair, other=0.0)
-    reach = tl.max(tl.sqrt_rn(first * first + second * second), 0)
-    most = tl.zeros_like(reach) + 127.0
-    factor = tl.where(reach > 0, tl.div_rn(most, tl.where(reach > 0, reach, 1.0)), 0.0)
-    unit = tl.div_rn(reach, most) * scale
+    first, second, factor, unit = load_query(q + (row * heads + head) * dim, pair, is_pair, dim, scale)
     # A section stands where its middle page does.
     page = item if section_pages == 0 else item * section_pages + section_pages // 2
     at = tl.zeros_like(item) if shared else row * distance_stride + page
     angles = tl.load(distances + at, mask=there, other=0).to(tl.int64)[:, None] * (dim // 2) + pair[None, :]
     seen = there[:, None] & is_pair[None, :]
     c, s = tl.load(cos + angles, mask=seen, other=0.0), tl.load(sin + angles, mask=seen, other=0.0)
-    codes_first = _query_codes(first[None, :] * c - second[None, :] * s, factor)
-    codes_second = _query_codes(second[None, :] * c + first[None, :] * s, factor)
+    codes_first = query_codes(first[None, :] * c - second[None, :] * s, factor)
+    codes_second = query_codes(second[None, :] * c + first[None, :] * s, factor)
     kv_head = head // group
     if section_pages == 0:
         box = table + tl.load(page_ids + item, mask=there, other=0).to(tl.int64) * layout.page_bytes
@@ -137,14 +163,14 @@ def _score(
         codes = box + kv_head * 3 * layout.stride
         grid = (box + layout.section_codes).to(tl.pointer_type(tl.float16)) + kv_head * 4
     codes = codes[:, None] + pair[None, :]
-    lower_first, lower_second = _load_codes(codes, seen), _load_codes(codes + dim // 2, seen)
+    lower_first, lower_second = load_codes(codes, seen), load_codes(codes + dim // 2, seen)
     upper = codes + layout.stride
-    upper_first, upper_second = _load_codes(upper, seen), _load_codes(upper + dim // 2, seen)
+    upper_first, upper_second = load_codes(upper, seen), load_codes(upper + dim // 2, seen)
     if section_pages == 0:
         width_first, width_second = upper_first - lower_first, upper_second - lower_second
     else:
         widths = upper + layout.stride
-        width_first, width_second = _load_codes(widths, seen), _load_codes(widths + dim // 2, seen)
+        width_first, width_second = load_codes(widths, seen), load_codes(widths + dim // 2, seen)
     centre = codes_first * (lower_first + upper_first) + codes_second * (lower_second + upper_second)
     at_centre = tl.sum(centre, 1).to(tl.float32)
     squares = tl.sum(_square(codes_first, width_first) + _square(codes_second, width_second), 1).to(tl.float32)
@@ -160,18 +186,6 @@ def _score(
 
 
 @jit
-def _query_codes(x: tensor, factor: tensor) -> tensor:
-    """Whole numbers from -127 to 127, rounded to even as torch rounds them."""
-    steps = (x * factor + 12582912.0) - 12582912.0
-    return tl.minimum(tl.maximum(steps, -127.0), 127.0).to(tl.int32)
-
-
-@jit
-def _load_codes(codes: tensor, there: tensor) -> tensor:
-    return tl.load(codes, mask=there, other=0).to(tl.int32)
-
-
-@jit
 def _square(codes: tensor, widths: tensor) -> tensor:
     product = (tl.abs(codes) * widths + 8) >> 4
     return product * product
@@ -184,7 +198,7 @@ def _sum_heads(
     read: tensor,
     num_pages: tensor,
     highest_out: tensor,
-    total_out: tensor,
+    far_out: tensor,
     near_out: tensor,
     tokens: tensor,
     count: tensor,
@@ -193,7 +207,7 @@ def _sum_heads(
     section_pages: constexpr,
     lanes: constexpr,
 ) -> None:
-    """Of one query head of one row: the highest score, and the mass of everything and of what is read anyway."""
+    """Of one query head of one row: the highest score, and the mass of all far pages and of what is read anyway."""
     row, head, heads = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.num_programs(1)
     lane = tl.arange(0, lanes)
     pages = tl.load(num_pages + row)
@@ -215,20 +229,21 @@ def _sum_heads(
     for begin in range(0, whole, lanes):
         there = begin + lane < whole
         some = tl.load(of_row + (begin + lane) * heads, mask=there, other=0.0)
-        sums += tl.where(there, _exp(some - highest), 0.0)
-    remaining = tl.where(rest_there, _exp(tl.where(rest_there, rest, 0.0) - highest), 0.0)
-    far = section_pages * _pairwise(sums, lanes) + _pairwise(remaining, lanes)
-    near = _exp(score_read - highest) if has_read else tl.zeros_like(highest)
+        sums += tl.where(there, exponential(some - highest), 0.0)
+    remaining = tl.where(rest_there, exponential(tl.where(rest_there, rest, 0.0) - highest), 0.0)
+    far = section_pages * pairwise(sums, lanes) + pairwise(remaining, lanes)
+    near = exponential(score_read - highest) if has_read else tl.zeros_like(highest)
     tl.store(highest_out + at, highest)
     tl.store(near_out + at, near)
-    tl.store(total_out + at, near + tokens * far)
+    tl.store(far_out + at, tokens * far)
 
 
 @jit
 def _weigh_pages(
     scores: tensor,
     highest: tensor,
-    total: tensor,
+    near: tensor,
+    far: tensor,
     num_pages: tensor,
     weights: tensor,
     tokens: tensor,
@@ -244,33 +259,8 @@ def _weigh_pages(
     for head in range(heads):
         at = row * heads + head
         score = tl.load(scores + (row * count + page) * heads + head, mask=there, other=0.0)
-        mass = tl.load(total + at)
+        mass = tl.load(near + at) + tl.load(far + at)
         part = tl.div_rn(tl.zeros_like(mass) + tokens, mass)
         # An estimate may be far too low; no page takes more than all of a head's attention.
-        weight += tl.minimum(_exp(score - tl.load(highest + at)) * part, 1.0)
+        weight += tl.minimum(exponential(score - tl.load(highest + at)) * part, 1.0)
     tl.store(weights + row * count + page, tl.where(there, weight, -1.0), mask=page < count)
-
-
-@jit
-def _pairwise(x: tensor, lanes: constexpr) -> tensor:
-    """The sum of `x` [16]: the first half plus the second, and again."""
-    for power in tl.static_range(3):
-        first, second = tl.split(tl.trans(tl.reshape(x, (2, lanes >> (power + 1)))))
-        x = first + second
-    return tl.sum(x, 0)  # of the last two
-
-
-@jit
-def _exp(x: tensor) -> tensor:
-    """e^x as `select.py` computes it, operation by operation."""
-    x = tl.minimum(tl.maximum(x, -87.0), 80.0)
-    n = (x * 1.44269504088896341 + 12582912.0) - 12582912.0
-    r = (x - n * 0.693359375) + n * 2.12194440e-4
-    p = tl.zeros_like(r) + 1.9875691500e-4
-    p = p * r + 1.3981999507e-3
-    p = p * r + 8.3334519073e-3
-    p = p * r + 4.1665795894e-2
-    p = p * r + 1.6666665459e-1
-    p = p * r + 5.0000001201e-1
-    power = ((n.to(tl.int32) + 127) << 23).to(tl.float32, bitcast=True)
-    return (p * (r * r) + (r + 1.0)) * power

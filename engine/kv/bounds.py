@@ -4,6 +4,10 @@ The keys of a page, as attention reads them (decoded, rotated by their offset in
 lowest and the highest number of each channel (Quest, Tang et al. 2024, arXiv:2406.10774). Boxes are kept in 8 bits,
 rounded outward, so that the box read back still holds every key. Sixteen consecutive pages of a sequence form a
 section, with bounds that hold for the boxes of all of them.
+
+Beside its box a page has a sketch of each key: 2 bits a channel, which say where between the box's sides it lies (as
+KIVI, Liu et al. 2024, arXiv:2402.02750, quantizes keys by channel). A box says what a key could be at most, a sketch
+about what each one is.
 """
 
 from __future__ import annotations
@@ -19,6 +23,11 @@ MOST = 255
 CHANNELS = 32
 """Rows of codes are padded to a multiple of this."""
 
+LANES = 16
+"""Tokens whose sketches stand side by side, and channels in a word of one."""
+
+SKETCH_BITS = 2
+
 _ALIGNMENT = 64
 _HALF_BYTES = 2
 
@@ -28,7 +37,10 @@ class BoundsLayout:
     """The bytes of the bounds of one layer of one page, and of one section. Padding is zero.
 
     Page: codes uint8 `[num_kv_heads, 2, stride]`, the lower and the upper corner of the box, then float16
-    `[num_kv_heads, 2]`, its step and origin. A code is worth `code * step + origin`, computed in float32.
+    `[num_kv_heads, 2]`, its step and origin. A code is worth `code * step + origin`, computed in float32. From
+    `sketch_start` on, the sketch: little-endian words of 32 bits `[num_kv_heads, page_size / 16, stride / 16, 16]`, of
+    16 channels of one token each, the last dimension. Channels 2j and 2j + 1 stand from bit 2j and 16 + 2j on, in
+    thirds of the way from the lower corner to the upper one.
 
     Section: codes uint8 `[num_kv_heads, 3, stride]`, the lower and the upper corner of the box around the centres of
     its pages' boxes, and the largest width of these boxes, then float16 `[num_kv_heads, 4]`: step and origin of the
@@ -54,9 +66,19 @@ class BoundsLayout:
         return self.num_kv_heads * 3 * self.stride
 
     @property
+    def sketch_start(self) -> int:
+        """Bytes of a page before its sketch, a multiple of 64."""
+        return padded(self.page_codes + self.num_kv_heads * 2 * _HALF_BYTES, _ALIGNMENT)
+
+    @property
+    def sketch_tokens(self) -> int:
+        """Tokens of a page, padded."""
+        return padded(self.page_size, LANES)
+
+    @property
     def page_bytes(self) -> int:
         """A multiple of 64."""
-        return padded(self.page_codes + self.num_kv_heads * 2 * _HALF_BYTES, _ALIGNMENT)
+        return self.sketch_start + self.num_kv_heads * self.sketch_tokens * self.stride * SKETCH_BITS // 8
 
     @property
     def section_bytes(self) -> int:

@@ -87,6 +87,36 @@ INLINE void find_box(const Bound *b, const HeadPage *page, float *lower, float *
     }
 }
 
+/* Adds the sketch of 16 tokens of a page, `x` [dim][16], to `words` [stride / 16][16], which are zero. */
+INLINE void sketch_tokens(const BoundsLayout *l, float (*x)[16], int64_t tokens, const float *lower, const float *upper,
+                          uint32_t *words) {
+    for (int64_t i = 0; i < l->dim; i++) {
+        const float width = upper[i] - lower[i], divisor = width > 0 ? width : 1;
+        const int64_t shift = i % 2 * 16 + i % SKETCH_LANES / 2 * 2;
+        uint32_t *to = words + i / SKETCH_LANES * 16;
+        for (int64_t t = 0; t < tokens; t++) {
+            const float third = rintf((x[i][t] - lower[i]) / divisor * 3.0f);
+            to[t] |= (uint32_t)fminf(fmaxf(third, 0), 3) << shift;
+        }
+    }
+}
+
+/* Sixteen tokens of a page from `token` on, channel by channel. */
+INLINE void load_keys(const Layout *l, const HeadPage *page, int64_t token, float (*x)[16]) {
+    if (l->key_bits < 16) {
+        decode_keys(l, page, token, x);
+        return;
+    }
+    const int64_t dim = l->dim, tokens = l->page_size - token < 16 ? l->page_size - token : 16;
+    const bool bf16 = l->key_bits == 16;
+    float row[16];
+    for (int64_t t = 0; t < tokens; t++)
+        for (int64_t i = 0; i < dim; i += 16) {
+            v_store(row, load_row(page->keys + (token + t) * dim * (bf16 ? 2 : 4), i, dim, bf16));
+            for (int64_t j = i; j < i + 16 && j < dim; j++) x[j][t] = row[j - i];
+        }
+}
+
 static TARGET void bound_page(const Bound *b, int64_t number, int64_t kv_head) {
     const BoundsLayout *l = &b->layout;
     const HeadPage page = head_page(&b->pages, number, kv_head);
@@ -96,6 +126,19 @@ static TARGET void bound_page(const Bound *b, int64_t number, int64_t kv_head) {
     uint16_t grid[2];
     encode_box(lower, upper, l->dim, l->stride, out + kv_head * 2 * l->stride, grid);
     memcpy(out + (l->kv_heads * 2 * l->stride) + kv_head * (int64_t)sizeof grid, grid, sizeof grid);
+    const float step = half_value(grid[0]), origin = half_value(grid[1]);
+    const uint8_t *codes = out + kv_head * 2 * l->stride;
+    for (int64_t i = 0; i < l->dim; i++) {
+        lower[i] = (float)codes[i] * step + origin;
+        upper[i] = (float)codes[l->stride + i] * step + origin;
+    }
+    float x[MOST_DIM][16];
+    uint32_t *words = (uint32_t *)(out + sketch_start(l) + kv_head * sketch_bytes(l));
+    for (int64_t token = 0; token < l->page_size; token += 16, words += l->stride / SKETCH_LANES * 16) {
+        const int64_t left = l->page_size - token;
+        load_keys(&b->pages.layout, &page, token, x);
+        sketch_tokens(l, x, left < 16 ? left : 16, lower, upper, words);
+    }
 }
 
 static TARGET void bound_section(const Bound *b, int64_t number, int64_t kv_head) {

@@ -180,6 +180,8 @@ typedef struct {
     void (*select_sections)(const Select *select, SelectRow *row, int64_t number, int64_t first);
     void (*select_weigh)(const Select *select, SelectRow *row, int64_t number);
     void (*select_pages_of)(const Select *select, SelectRow *row, int64_t number, int64_t section, int64_t next);
+    void (*select_closely)(const Select *select, SelectRow *row, int64_t number, int64_t first, int64_t last);
+    void (*select_weigh_closely)(const Select *select, SelectRow *row, int64_t count);
     /* See many_rows.h; NULL where other libraries multiply bfloat16 faster. One panel of 32 columns; BLOCK tokens of one KV
      * head; BLOCK queries of one KV head. */
     void (*multiply_panel)(const Product *product, int64_t panel);

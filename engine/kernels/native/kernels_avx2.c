@@ -16,6 +16,7 @@ enum { WAYS_OF_MANY = 1, HALVES_AT_ONCE = 1 };
 #include "bounds.inc.h"
 #include "queries.inc.h"
 #include "select.inc.h"
+#include "sketch.inc.h"
 
 const KernelTable avx2_kernels = {
     .isa = "avx2",
@@ -39,5 +40,7 @@ const KernelTable avx2_kernels = {
     .select_sections = select_sections,
     .select_weigh = select_weigh,
     .select_pages_of = select_pages_of,
+    .select_closely = select_closely,
+    .select_weigh_closely = select_weigh_closely,
 };
 #endif

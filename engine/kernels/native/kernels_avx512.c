@@ -16,6 +16,7 @@ enum { WAYS_OF_MANY = 2, HALVES_AT_ONCE = 2 };
 #include "bounds.inc.h"
 #include "queries.inc.h"
 #include "select.inc.h"
+#include "sketch.inc.h"
 #include "blocks_amx.h"
 #include "products.inc.h"
 #include "rows_attention.inc.h"
@@ -40,7 +41,9 @@ enum { WAYS_OF_MANY = 2, HALVES_AT_ONCE = 2 };
     .select_prepare = select_prepare, \
     .select_sections = select_sections, \
     .select_weigh = select_weigh, \
-    .select_pages_of = select_pages_of
+    .select_pages_of = select_pages_of, \
+    .select_closely = select_closely, \
+    .select_weigh_closely = select_weigh_closely
 
 const KernelTable avx512_kernels = {.isa = "avx512", AVX512_FUNCTIONS};
 

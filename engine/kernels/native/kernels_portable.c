@@ -15,6 +15,7 @@ enum { WAYS_OF_MANY = 1, HALVES_AT_ONCE = 1 };
 #include "bounds.inc.h"
 #include "queries.inc.h"
 #include "select.inc.h"
+#include "sketch.inc.h"
 #include "blocks_portable.h"
 #include "products.inc.h"
 #include "rows_attention.inc.h"
@@ -41,6 +42,8 @@ const KernelTable portable_kernels = {
     .select_sections = select_sections,
     .select_weigh = select_weigh,
     .select_pages_of = select_pages_of,
+    .select_closely = select_closely,
+    .select_weigh_closely = select_weigh_closely,
     .multiply_panel = multiply_panel,
     .pack_tokens = pack_tokens,
     .attend_rows = attend_rows,

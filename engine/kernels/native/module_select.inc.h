@@ -7,11 +7,12 @@
         (to).stride = INTEGER;    \
         (to).page_bytes = INTEGER; \
         (to).section_bytes = INTEGER; \
+        (to).page_size = INTEGER;  \
     } while (0)
 
-/* page_bounds(kv_heads, dim, stride, page_bytes, section_bytes, layout of pages, pages, n, out) */
+/* page_bounds(kv_heads, dim, stride, page_bytes, section_bytes, page_size, layout of pages, pages, n, out) */
 static PyObject *ops_page_bounds(PyObject *object, Arguments arguments, Py_ssize_t count) {
-    ARGUMENTS(9);
+    ARGUMENTS(10);
     Bound bound = {0};
     READ_BOUNDS_LAYOUT(bound.layout);
     READ_LAYOUT(bound.pages.layout);
@@ -22,9 +23,9 @@ static PyObject *ops_page_bounds(PyObject *object, Arguments arguments, Py_ssize
     Py_RETURN_NONE;
 }
 
-/* section_bounds(kv_heads, dim, stride, page_bytes, section_bytes, bounds, capacity, page_ids, pages, n, out) */
+/* section_bounds(kv_heads, dim, stride, page_bytes, section_bytes, page_size, bounds, capacity, page_ids, pages, n, out) */
 static PyObject *ops_section_bounds(PyObject *object, Arguments arguments, Py_ssize_t count) {
-    ARGUMENTS(11);
+    ARGUMENTS(12);
     Bound bound = {0};
     READ_BOUNDS_LAYOUT(bound.layout);
     bound.bounds = POINTER;
@@ -49,9 +50,9 @@ static PyObject *ops_section_bounds(PyObject *object, Arguments arguments, Py_ss
         (to).cap = INTEGER;            \
     } while (0)
 
-/* selection_bytes(kv_heads, dim, stride, page_bytes, section_bytes, heads, pages, cap) */
+/* selection_bytes(kv_heads, dim, stride, page_bytes, section_bytes, page_size, heads, pages, cap) */
 static PyObject *ops_selection_bytes(PyObject *object, Arguments arguments, Py_ssize_t count) {
-    ARGUMENTS(8);
+    ARGUMENTS(9);
     (void)self;
     Select select = {0};
     READ_SELECT_SIZES(select);
@@ -59,11 +60,11 @@ static PyObject *ops_selection_bytes(PyObject *object, Arguments arguments, Py_s
     return PyLong_FromSize_t(selection_bytes(&select));
 }
 
-/* select_pages(kv_heads, dim, stride, page_bytes, section_bytes, heads, pages, cap, q, rows, bounds, capacity,
+/* select_pages(kv_heads, dim, stride, page_bytes, section_bytes, page_size, heads, pages, cap, q, rows, bounds, capacity,
  * sections, page_ids, num_pages, distances, shared, cos, sin, angles, read, scale, tokens, section_width, mass_target,
  * floor, scratch, out, counts) -> pages weighed */
 static PyObject *ops_select_pages(PyObject *object, Arguments arguments, Py_ssize_t count) {
-    ARGUMENTS(29);
+    ARGUMENTS(30);
     Select select = {0};
     READ_SELECT_SIZES(select);
     select.q = POINTER;

@@ -8,9 +8,15 @@
 
 enum { SECTION_PAGES = 16, MOST_QUERY_HEADS = 128 };
 
+/* Pages of which the keys' sketches are looked at, for each page that may be chosen. */
+enum { CANDIDATES = 4 };
+
+/* A sketch is in words of 16 channels of 2 bits, of 16 tokens side by side. */
+enum { SKETCH_LANES = 16, SKETCH_WORDS = 64 };
+
 /* engine/kv/bounds.py says what the bytes are. */
 typedef struct {
-    int64_t kv_heads, dim, stride, page_bytes, section_bytes;
+    int64_t kv_heads, dim, stride, page_bytes, section_bytes, page_size;
 } BoundsLayout;
 
 typedef struct {
@@ -54,11 +60,19 @@ typedef struct {
     float *weights;              /* [pages] */
     Candidate *bounds;           /* [sections]: the most that one of their pages may weigh */
     Candidate *opened;           /* [sections]: those whose pages are weighed together */
-    Candidate *best;             /* [cap] */
+    Candidate *best;             /* [CANDIDATES * cap] */
+    float *masses;               /* [heads, CANDIDATES * cap], padded: of the best, by their sketches */
+    float *near, *far;           /* [heads]: relative to the highest, mass of what is read anyway, and of all far pages */
     double *covered;             /* [1]: weight of what is read anyway */
     int64_t *scored;             /* [1]: how many pages were weighed */
     int64_t num_pages, num_sections, half, padded_sections;
 } SelectRow;
+
+/* Where in a page's bounds its sketch begins, and the bytes of one head's. */
+static inline int64_t sketch_start(const BoundsLayout *l) { return (l->kv_heads * (2 * l->stride + 4) + 63) / 64 * 64; }
+static inline int64_t sketch_bytes(const BoundsLayout *l) {
+    return (l->page_size + SKETCH_LANES - 1) / SKETCH_LANES * (l->stride / SKETCH_LANES) * SKETCH_WORDS;
+}
 
 static inline int64_t selection_padded(int64_t count) { return (count + 15) / 16 * 16; }
 
@@ -87,7 +101,10 @@ static inline size_t selection_lay_out(const Select *s, uint8_t *base, SelectRow
     PLACE(weights, pages);
     PLACE(bounds, sections);
     PLACE(opened, sections);
-    PLACE(best, s->cap);
+    PLACE(best, CANDIDATES * s->cap);
+    PLACE(masses, heads * selection_padded(CANDIDATES * s->cap));
+    PLACE(near, heads);
+    PLACE(far, heads);
     PLACE(covered, 1);
     PLACE(scored, 1);
 #undef PLACE

@@ -76,7 +76,7 @@ INLINE void add_boxes(const int n, const bool section, const Select *s, const Se
         for (int h = 0; h < n && !s->shared; h++)
             sums->total[h][lane] =
                 encode_query(s, row, head + h, batch->distances[lane], rotated + h * 2 * stride);
-        if (kv_head == 0 && batch->next[lane] != NULL) prefetch_bounds(batch->next[lane], s->layout.page_bytes);
+        if (kv_head == 0 && batch->next[lane] != NULL) prefetch_bounds(batch->next[lane], sketch_start(&s->layout));
         add_box(n, section, batch->bytes[lane] + kv_head * size, stride, codes, lane, sums);
     }
 }
@@ -239,7 +239,6 @@ INLINE float sum_exp(const float *x, int64_t count, float highest) {
 static TARGET void select_weigh(const Select *s, SelectRow *row, int64_t number) {
     const int64_t rest = row->num_pages - row->num_sections * SECTION_PAGES;
     if (rest) score_section_pages(s, row, number, row->num_sections, row->num_sections, row->rest);
-    *row->covered = 0;
     for (int64_t head = 0; head < s->heads; head++) {
         const float *estimates = row->estimates + head * row->padded_sections, *scores = row->rest + head * 16;
         float highest = s->read ? s->read[number * s->heads + head] : -INFINITY, near = 0;
@@ -248,10 +247,10 @@ static TARGET void select_weigh(const Select *s, SelectRow *row, int64_t number)
         const float far =
             SECTION_PAGES * sum_exp(estimates, row->num_sections, highest) + sum_exp(scores, rest, highest);
         if (s->read) near = v_highest(exp_plainly(v_set1(s->read[number * s->heads + head] - highest)));
-        const float total = near + s->tokens * far;
         row->highest[head] = highest;
-        row->inverse[head] = s->tokens / total;
-        *row->covered += (double)(near / total);
+        row->near[head] = near;
+        row->far[head] = s->tokens * far;
+        row->inverse[head] = s->tokens / (near + row->far[head]);
     }
     if (rest) v_store(row->weights + row->num_sections * SECTION_PAGES, weigh(s, row, row->rest, 16));
     for (int64_t first = 0; first < row->num_sections; first += 16) {

@@ -2,10 +2,10 @@
  *
  * The sections with the highest bounds are opened first, then those of the others that may hold a page that belongs
  * among the best. Pages are weighed many sections at a time, so that threads can share them: that a section is opened
- * in vain changes nothing in the result. */
+ * in vain changes nothing in the result. The best are weighed again by the sketches of their keys. */
 
 /* Sections that are opened first, beyond those that fill the list of the best, and how their number grows. */
-enum { SECTIONS_AT_FIRST = 8, SECTIONS_GROWTH = 16, SECTIONS_PER_TASK = 4 };
+enum { SECTIONS_AT_FIRST = 8, SECTIONS_GROWTH = 16, SECTIONS_PER_TASK = 4, PAGES_PER_TASK = 32 };
 
 size_t selection_bytes(const Select *s) {
     SelectRow row;
@@ -116,11 +116,26 @@ static void open_sections(Opening *o, Best *best) {
     }
 }
 
+static void closely_task(void *context, int64_t task) {
+    const Opening *o = context;
+    const int64_t first = task * PAGES_PER_TASK;
+    o->kernels->select_closely(o->select, o->row, o->number, first, smaller(first + PAGES_PER_TASK, o->count));
+}
+
+/* Weighs the best again, of which then as many as may be chosen stay. */
+static void look_closely(Opening *o, Best *best) {
+    qsort(best->items, (size_t)best->count, sizeof(Candidate), compare_numbers);
+    o->count = best->count;
+    run_tasks(closely_task, o, divide_up(o->count, PAGES_PER_TASK));
+    o->kernels->select_weigh_closely(o->select, o->row, best->count);
+    qsort(best->items, (size_t)best->count, sizeof(Candidate), compare_candidates);
+    best->count = smaller(best->count, o->select->cap);
+}
+
 /* Cuts the best where they cover the mass target, and writes their numbers in order. */
 static void write_selection(const Select *s, const SelectRow *row, int64_t number, Best *best) {
     int64_t count = 0;
     double sum = 0;
-    qsort(best->items, (size_t)best->count, sizeof(Candidate), compare_candidates);
     while (count < best->count) {
         sum += (double)best->items[count++].weight;
         if (count >= s->floor && sum + *row->covered >= s->mass_target) break;
@@ -136,7 +151,7 @@ static void select_row(const KernelTable *kernels, const Select *s, int64_t numb
     row->num_sections = row->num_pages / SECTION_PAGES;
     *row->scored = rest;
     *row->covered = 0;
-    Best best = {row->best, 0, s->cap};
+    Best best = {row->best, 0, CANDIDATES * s->cap};
     Opening opening = {kernels, s, row, number, 0};
     if (row->num_pages > 0) {
         kernels->select_prepare(s, row, number);
@@ -145,6 +160,7 @@ static void select_row(const KernelTable *kernels, const Select *s, int64_t numb
         for (int64_t i = row->num_pages - rest; i < row->num_pages; i++)
             offer(&best, (Candidate){row->weights[i], (int32_t)i});
         open_sections(&opening, &best);
+        look_closely(&opening, &best);
     }
     write_selection(s, row, number, &best);
 }

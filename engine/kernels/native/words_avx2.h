@@ -71,4 +71,26 @@ INLINE __m256 sum8_integers(const int32_t *vectors) {
 /* As v_sum16, for integers. */
 INLINE V n_sum16(const int32_t *vectors) { return (V){sum8_integers(vectors), sum8_integers(vectors + 128)}; }
 
+/* Of sixteen words, two numbers of 2 bits each as a pair of lanes: those at the bottom of the word's halves. */
+INLINE N n_load_words(const uint8_t *p) { return w_load((const int16_t *)p); }
+INLINE N n_next_pair(N words) { return (N){_mm256_srli_epi32(words.a, 2), _mm256_srli_epi32(words.b, 2)}; }
+INLINE N n_pair(N words) {
+    const __m256i mask = _mm256_set1_epi32(0x00030003);
+    return (N){_mm256_and_si256(words.a, mask), _mm256_and_si256(words.b, mask)};
+}
+/* Adds the products of these pairs with one pair of factors. */
+INLINE N n_dot_pair(N pair, const int16_t *factors, N sum) {
+    int32_t both;
+    memcpy(&both, factors, sizeof both);
+    const __m256i pairs = _mm256_set1_epi32(both);
+    return (N){_mm256_add_epi32(sum.a, _mm256_madd_epi16(pair.a, pairs)),
+               _mm256_add_epi32(sum.b, _mm256_madd_epi16(pair.b, pairs))};
+}
+INLINE V v_from_integers(N v) { return (V){_mm256_cvtepi32_ps(v.a), _mm256_cvtepi32_ps(v.b)}; }
+INLINE N n_add_number(N v, int32_t number) {
+    const __m256i numbers = _mm256_set1_epi32(number);
+    return (N){_mm256_add_epi32(v.a, numbers), _mm256_add_epi32(v.b, numbers)};
+}
+INLINE W w_product(W x, W y) { return (W){_mm256_mullo_epi16(x.a, y.a), _mm256_mullo_epi16(x.b, y.b)}; }
+
 #endif

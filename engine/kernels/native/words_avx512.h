@@ -47,4 +47,18 @@ INLINE V n_sum16(const int32_t *vectors) {
     return _mm512_cvtepi32_ps(_mm512_shuffle_i32x4(sums, sums, 0xd8));
 }
 
+/* Of sixteen words, two numbers of 2 bits each as a pair of lanes: those at the bottom of the word's halves. */
+INLINE N n_load_words(const uint8_t *p) { return _mm512_loadu_si512(p); }
+INLINE N n_next_pair(N words) { return _mm512_srli_epi32(words, 2); }
+INLINE N n_pair(N words) { return _mm512_and_si512(words, _mm512_set1_epi32(0x00030003)); }
+/* Adds the products of these pairs with one pair of factors. */
+INLINE N n_dot_pair(N pair, const int16_t *factors, N sum) {
+    int32_t both;
+    memcpy(&both, factors, sizeof both);
+    return _mm512_add_epi32(sum, _mm512_madd_epi16(pair, _mm512_set1_epi32(both)));
+}
+INLINE V v_from_integers(N v) { return _mm512_cvtepi32_ps(v); }
+INLINE N n_add_number(N v, int32_t number) { return _mm512_add_epi32(v, _mm512_set1_epi32(number)); }
+INLINE W w_product(W a, W b) { return _mm512_mullo_epi16(a, b); }
+
 #endif

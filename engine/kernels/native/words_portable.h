@@ -74,4 +74,27 @@ INLINE V n_sum16(const int32_t *vectors) {
     return sums;
 }
 
+/* Of sixteen words, two numbers of 2 bits each as a pair: those at the bottom of the word's halves. */
+INLINE N n_load_words(const uint8_t *p) {
+    N v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+INLINE N n_next_pair(N words) {
+    for (int i = 0; i < 16; i++) words[i] = (int32_t)((uint32_t)words[i] >> 2);
+    return words;
+}
+INLINE N n_pair(N words) { return words & 0x00030003; }
+/* Adds the products of these pairs with one pair of factors. */
+INLINE N n_dot_pair(N pair, const int16_t *factors, N sum) {
+    return sum + (pair & 3) * factors[0] + (pair >> 16) * factors[1];
+}
+INLINE V v_from_integers(N v) {
+    V out;
+    for (int i = 0; i < 16; i++) out[i] = (float)v[i];
+    return out;
+}
+INLINE N n_add_number(N v, int32_t number) { return v + number; }
+INLINE W w_product(W a, W b) { return a * b; }
+
 #endif

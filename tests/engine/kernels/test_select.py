@@ -8,10 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from octavo.engine.kernels.bounds import page_bounds_torch, read_boxes, section_bounds_torch
+from octavo.engine.kernels.bounds import page_bounds_torch, read_boxes, read_sketch, section_bounds_torch
 from octavo.engine.kernels.dispatch import Kernels
 from octavo.engine.kernels.encode import encode_pages_torch
-from octavo.engine.kernels.select import SHARE_AT_EDGE, SelectionLimits, SelectionScratch, select_pages_torch
+from octavo.engine.kernels.select import (
+    CANDIDATES,
+    SHARE_AT_EDGE,
+    SelectionLimits,
+    SelectionScratch,
+    select_pages_torch,
+)
 from octavo.engine.kv.bounds import SECTION_PAGES, BoundsLayout
 from octavo.engine.kv.codec import CODECS, PageLayout
 
@@ -97,7 +103,7 @@ def test_sections_that_cannot_matter_are_left_out(native_kernels: Kernels) -> No
 
 @pytest.mark.parametrize("with_read", [True, False])
 def test_pages_are_chosen_by_their_share_of_the_attention(kernels: Kernels, with_read: bool) -> None:
-    """Against float64: few enough pages that none is estimated by its section."""
+    """Against float64: few enough pages that none is estimated by its section, and all are looked at closely."""
     count, heads = SECTION_PAGES - 1, 6
     for seed in range(12):
         pages, generator = Pages(2, 24, count, 1.0, "k8v8", 0, seed), torch.Generator().manual_seed(seed)
@@ -108,31 +114,61 @@ def test_pages_are_chosen_by_their_share_of_the_attention(kernels: Kernels, with
             q, pages.bounds, pages.sections, pages.layout, pages.ids, torch.tensor([count]).int(), distances,
             pages.cos, pages.sin, SCALE, read if with_read else None, limits, SelectionScratch(),
         )  # fmt: skip
-        scores = _ellipsoid_scores(q[0, 0], pages, distances[0])  # [p, heads]
-        mass = torch.exp(scores) * SHARE_AT_EDGE * PAGE_SIZE
+        centre, reach, keys = _scores(q[0, 0], pages, distances[0])
+        masses = torch.exp(keys).sum(-1)  # [p, heads]
+        far = torch.maximum((torch.exp(centre + reach) * SHARE_AT_EDGE * PAGE_SIZE).sum(0), masses.sum(0))
         near = torch.exp(read[0, 0].double()) if with_read else torch.zeros(heads).double()
-        weights = (mass / (mass.sum(0) + near)).sum(1)
+        weights = (masses / (far + near)).sum(1)
         chosen = got[0, : int(counts[0])].long()
         assert torch.equal(chosen, chosen.sort().values)
         rest = torch.ones(count, dtype=torch.bool).index_fill_(0, chosen, False)
         assert not rest.any() or weights[chosen].min() >= weights[rest].max() - 0.02 * heads / count
-        covered = float((weights[chosen].sum() + (near / (mass.sum(0) + near)).sum()) / heads)
-        assert covered >= limits.mass_target - 0.02
+        covered = float((weights[chosen].sum() + (near / (far + near)).sum()) / heads)
+        assert len(chosen) == count or covered >= limits.mass_target - 0.02
         assert (
             len(chosen) == limits.floor or covered - float(weights[chosen].min()) / heads <= limits.mass_target + 0.02
         )
 
 
-def _ellipsoid_scores(q: Tensor, pages: Pages, distances: Tensor) -> Tensor:
-    """The highest scaled score of the ellipsoid in each page's box, for each query head: float64 [p, heads]."""
-    lower, upper, _ = (x.double() for x in read_boxes(pages.bounds[pages.ids.long()], pages.layout))
+def test_a_sketch_tells_where_a_key_is_that_its_box_hides(kernels: Kernels) -> None:
+    """One page has a key that answers, all others have boxes in which there could be one: the page is found."""
+    count, dim = 3 * SECTION_PAGES, 32
+    for seed in range(8):
+        generator = torch.Generator().manual_seed(seed)
+        pages = Pages(1, dim, count, 1.0, "f32", 0, seed)
+        wanted, q = seed * 5, torch.randn(1, 1, 1, dim, generator=generator).sign()
+        # Keys in opposite corners, a channel at a time, make a box as large as that of a key along the query.
+        kv = torch.zeros(count, 2, 1, PAGE_SIZE, dim)
+        half = torch.ones(dim).index_fill_(0, torch.randperm(dim, generator=generator)[: dim // 2], -1.0)
+        kv[:, 0, 0, :2] = torch.stack((half, -half)) * q[0, 0, 0]
+        kv[wanted, 0, 0, 0], kv[wanted, 0, 0, 1] = q[0, 0, 0], -q[0, 0, 0]
+        stored = PageLayout(CODECS["f32"], 1, PAGE_SIZE, dim)
+        bounds = page_bounds_torch(encode_pages_torch(kv, stored), stored, pages.layout)
+        ids = torch.arange(count).int()
+        got, _ = kernels.select_pages(
+            q, bounds, section_bounds_torch(bounds, pages.layout, ids), pages.layout, ids, torch.tensor([count]).int(),
+            torch.tensor([0]).int(), pages.cos, pages.sin, SCALE, None,
+            SelectionLimits(count // CANDIDATES, count // CANDIDATES, 1.0), SelectionScratch(),
+        )  # fmt: skip
+        assert wanted in got[0].tolist()
+        assert (read_boxes(bounds, pages.layout)[1] >= 0.99).all()  # of every page
+
+
+def _scores(q: Tensor, pages: Pages, distances: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Scaled scores for each query head, float64: of a box's centre and how much higher the ellipsoid in it reaches [p,
+    heads], and of its keys as their sketches have them [p, heads, tokens]."""
+    bounds = pages.bounds[pages.ids.long()]
+    lower, upper, _ = (x.double() for x in read_boxes(bounds, pages.layout))
     cos, sin = (x[distances.long()][:, None].double() for x in (pages.cos, pages.sin))
     first, second = q.double().chunk(2, dim=-1)
     rotated = torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
-    centre, half_width = (
-        x.repeat_interleave(len(q) // pages.layout.num_kv_heads, 1) for x in ((lower + upper) / 2, (upper - lower) / 2)
+    keys = lower[:, :, None] + (upper - lower)[:, :, None] * read_sketch(bounds, pages.layout).double() / 3
+    centre, half_width, keys = (
+        x.repeat_interleave(len(q) // pages.layout.num_kv_heads, 1)
+        for x in ((lower + upper) / 2, (upper - lower) / 2, keys)
     )
-    return ((rotated * centre).sum(-1) + ((rotated * half_width) ** 2).sum(-1).sqrt()) * SCALE
+    reach = ((rotated * half_width) ** 2).sum(-1).sqrt()
+    return (rotated * centre).sum(-1) * SCALE, reach * SCALE, (rotated[:, :, None] * keys).sum(-1) * SCALE
 
 
 def test_equal_pages_are_taken_in_order(kernels: Kernels) -> None:

@@ -41,7 +41,7 @@ def test_every_kernel_compiles_for_a_gpu(tmp_path: Path) -> None:
     assert set(result.stdout.split()) == {
         "_attend_group", "_attend_tail", "_encode_keys", "_encode_values", "_expand", "_gather", "_merge_groups",
         "_multiply", "_page_bounds", "_rms_norm", "_sample", "_score", "_section_bounds", "_silu_mul", "_sum_heads",
-        "_weigh_pages", "_write",
+        "_weigh_pages", "_write", "sum_sketch",
     }  # fmt: skip
 
 
