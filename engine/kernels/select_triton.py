@@ -57,18 +57,18 @@ def select_pages_triton(
             )  # fmt: skip
     before = torch.zeros(rows, heads, device=q.device) if read is None else read.mean(dim=1).contiguous()
     weights, highest, near, far = _weigh(scores, estimates, before, num_pages, layout, has_read=read is not None)
-    number = num_pages.clamp(max=CANDIDATES * limits.cap)
-    candidates = _first(weights, number, CANDIDATES * limits.cap)
+    close = num_pages.clamp(max=CANDIDATES * limits.cap)
+    candidates = _first(weights, close, CANDIDATES * limits.cap)
     masses = torch.zeros(rows, candidates.shape[1], heads, device=q.device)
     sum_sketch[(rows, heads, candidates.shape[1])](
-        q, bounds, page_ids, candidates, number, distances, cos, sin, highest, masses, scale, 1 / 3,
+        q, bounds, page_ids, candidates, close, distances, cos, sin, highest, masses, scale, 1 / 3,
         0 if shared else count, candidates.shape[1], shared=shared, layout=layout, group=heads // layout.num_kv_heads,
         half=power_of_two(dim // 2), lanes=LANES, **EXACT,
     )  # fmt: skip
     total = near + torch.maximum(far, sum_lanes(masses.transpose(0, 1)))
     weights = add_shares((masses * (1.0 / total)[:, None]).flatten(0, 1)).view(rows, -1)
-    weights[torch.arange(weights.shape[1], device=q.device) >= number[:, None]] = -1.0
-    chosen, counts = _cut(weights, (near / total).double().sum(dim=-1), number, limits.mass_target * heads, limits)
+    weights[torch.arange(weights.shape[1], device=q.device) >= close[:, None]] = -1.0
+    chosen, counts = _cut(weights, (near / total).double().sum(dim=-1), close, limits.mass_target * heads, limits)
     there = torch.arange(limits.cap, device=q.device) < counts[:, None]
     return torch.where(there, candidates.gather(1, chosen.long()), 0), counts
 
