@@ -34,6 +34,14 @@ TABS: tuple[tuple[str, type[InspectionTab]], ...] = (
 )
 
 
+class _Tabs(TabbedContent):
+    """Shows the tab that was chosen last, also where an earlier one gets the focus only now."""
+
+    def on_tab_pane_focused(self, event: TabPane.Focused) -> None:
+        event.stop()
+        event.prevent_default()
+
+
 class InspectionScreen(Screen[None]):
     """Shows what `chat` has open; the answer being written goes on meanwhile."""
 
@@ -50,7 +58,7 @@ class InspectionScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield Static("Inspection · 1-6 choose a tab · Esc goes back", id="inspection-title", markup=False)
-        with TabbedContent(id="inspection"):
+        with _Tabs(id="inspection"):
             for at, (name, kind) in enumerate(TABS, start=1):
                 with TabPane(f"{at} {name}", id=f"tab-{name.lower()}"):
                     yield kind(self.chat)
@@ -89,7 +97,7 @@ class InspectionScreen(Screen[None]):
             self.call_after_refresh(self._activate, event.pane)
 
     def _activate(self, pane: TabPane) -> None:
-        """Unless another tab was chosen meanwhile: the focus would bring this one back, and so on without end."""
+        """Unless another tab was chosen meanwhile."""
         if self.query_one(TabbedContent).active_pane is pane:
             pane.query_one(InspectionTab).activate()
 

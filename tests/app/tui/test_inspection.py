@@ -320,6 +320,21 @@ async def test_tabs_chosen_in_a_hurry_end_at_the_last_one(start, answered):
         assert "between, p99" in run.text()
 
 
+async def test_a_focus_that_comes_late_does_not_bring_its_tab_back(start, answered):
+    """The panel focuses its first tab when that is painted; by then another may have been chosen."""
+    async with start(prepare=lambda engine: pages_of(engine, [])) as run:
+        await open_panel(run, answered)
+        tabs = run.app.screen.query_one("#inspection")
+        for number, late in ((3, "#timings-scroll"), (2, "#store-owners"), (6, "#answers"), (4, "#triage-scroll")):
+            await run.pilot.press(str(number))
+            await run.pilot.pause()
+            chosen = tabs.active
+            assert chosen
+            run.app.screen.query_one(late).focus()
+            await run.pilot.pause()
+            assert tabs.active == chosen
+
+
 async def test_closing_a_conversation_frees_its_pages(start, answered):
     async with start() as run:
         run.screen.open_conversation(answered)
