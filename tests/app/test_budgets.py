@@ -56,13 +56,13 @@ def test_on_a_cpu_auto_takes_four_fifths_of_what_is_left_in_whole_pages() -> Non
 
 
 def test_a_context_past_the_trained_one_counts_the_bounds_of_its_pages() -> None:
-    """In each of 32 layers and for each of 8 heads: two corners of 128 bytes, a step and an origin for a page, and 32 keys
-    of 128 channels in 2 bits; three of 128 bytes and four numbers for 16 pages; all in units of 64 bytes."""
+    """In each of 32 layers and for each of 8 heads: two corners of 128 bytes, a step and an origin for a page, and 32
+    keys of 128 channels in 2 bits; three of 128 bytes and four numbers for 16 pages; all in units of 64 bytes."""
     trained, context = 131_072, 1_000_000
     sizes = LLAMA_8B, WEIGHTS, context, "cpu", PC
     budgets = resolve_budgets(Settings(kv_codec="bf16"), *sizes, trained=trained)
-    pages, sections = 31_250, 1954
-    assert budgets.workspace == workspace_bytes(LLAMA_8B, trained) + 32 * (pages * (33 + 16 * 8) * 64 + sections * 49 * 64)
+    bounds = 31_250 * (33 + 16 * 8) * 64 + 1954 * 49 * 64
+    assert budgets.workspace == workspace_bytes(LLAMA_8B, trained) + 32 * bounds
     assert (
         resolve_budgets(Settings(kv_codec="bf16"), LLAMA_8B, WEIGHTS, trained, "cpu", PC, trained=trained) == resolve()
     )
