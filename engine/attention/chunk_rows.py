@@ -150,9 +150,8 @@ class NativeRows:
         self._out: Tensor | None = None
 
     def add(self, tokens: KeysAndValues, sight: Sight | None) -> None:
-        rows, count = len(self._q), tokens[0].shape[1]
-        every = torch.zeros(rows, dtype=torch.int32), torch.full((rows,), count, dtype=torch.int32)
-        self._add(slice(None), self._angles, tokens, Seen(*every) if sight is None else sight.seen)
+        seen = Seen.everything(len(self._q), tokens[0].shape[1]) if sight is None else sight.seen
+        self._add(slice(None), self._angles, tokens, seen)
 
     def add_own(
         self, encoded: KeysAndValues | None, computed: KeysAndValues, sights: OwnSights, *, is_last: bool
@@ -164,9 +163,7 @@ class NativeRows:
         self._add(slice(None), self._angles, computed, sights.computed.seen, self._out)
 
     def add_far(self, rows: slice, angles: Angles, tokens: KeysAndValues) -> None:
-        count = len(self._q[rows])
-        every = torch.zeros(count, dtype=torch.int32), torch.full((count,), tokens[0].shape[1], dtype=torch.int32)
-        self._add(rows, angles, tokens, Seen(*every))
+        self._add(rows, angles, tokens, Seen.everything(len(self._q[rows]), tokens[0].shape[1]))
 
     def _add(self, rows: slice, angles: Angles, tokens: KeysAndValues, seen: Seen, out: Tensor | None = None) -> None:
         state = AttentionState(self._state.highest[rows], self._state.total[rows], self._state.values[rows])

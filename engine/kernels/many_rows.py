@@ -69,6 +69,10 @@ class Seen(NamedTuple):
     first: Tensor
     last: Tensor
 
+    @classmethod
+    def everything(cls, rows: int, tokens: int) -> Seen:
+        return cls(torch.zeros(rows, dtype=torch.int32), torch.full((rows,), tokens, dtype=torch.int32))
+
 
 def attend_rows_torch(
     q: Tensor, keys: Tensor, values: Tensor, cos: Tensor, sin: Tensor, seen: Seen, scale: float, state: AttentionState

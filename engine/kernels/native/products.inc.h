@@ -3,7 +3,7 @@
 
 /* Units of a tile from `first` on, as the columns of blocks: 16 of the 32 in each unit of a panel. */
 BLOCK_INLINE void expand_units(const int format, const uint8_t *tile, int64_t first, int64_t end, uint16_t *to) {
-    const int bits = code_bits(format), size = unit_bytes(format), header = header_bytes(format);
+    const int size = unit_bytes(format), header = header_bytes(format);
     Worth worth = {.super_scale = v_zero(), .super_shift = v_zero()};
     for (int64_t u = first; u < end; u++, to += PANEL_UNIT) {
         const uint8_t *group = tile + u / SUPER_UNITS * (SUPER_UNITS * size + header);
@@ -12,11 +12,10 @@ BLOCK_INLINE void expand_units(const int format, const uint8_t *tile, int64_t fi
         load_worth(format, unit, &worth);
 #pragma GCC unroll 8
         for (int c = 0; c < CHUNKS; c++) {
-            const V scale = worth.scale[format == F_Q6_K ? c / 4 : 0];
-            const V shift = code_zero(format) ? v_mul(scale, v_set1((float)-code_zero(format))) : worth.shift;
-            const B codes = tile_chunk(bits, unit, c);
-            store_pairs(to + 64 * c, v_fma(b_column(codes, 0), scale, shift), v_fma(b_column(codes, 1), scale, shift));
-            store_pairs(to + 64 * c + 32, v_fma(b_column(codes, 2), scale, shift), v_fma(b_column(codes, 3), scale, shift));
+            V columns[4];
+            expand_chunk(format, unit, &worth, c, columns);
+            store_pairs(to + 64 * c, columns[0], columns[1]);
+            store_pairs(to + 64 * c + 32, columns[2], columns[3]);
         }
     }
 }

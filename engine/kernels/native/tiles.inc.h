@@ -184,9 +184,17 @@ static TARGET void quantize(const float *x, int64_t count, int8_t *codes, float 
     }
 }
 
+/* The weights of one chunk of a unit: four columns of 16 rows. */
+INLINE void expand_chunk(const int format, const uint8_t *unit, const Worth *worth, const int c, V *columns) {
+    const V scale = worth->scale[format == F_Q6_K ? c / 4 : 0];
+    const V shift = code_zero(format) ? v_mul(scale, v_set1((float)-code_zero(format))) : worth->shift;
+    const B codes = tile_chunk(code_bits(format), unit, c);
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; j++) columns[j] = v_fma(b_column(codes, j), scale, shift);
+}
+
 /* A tile as float32 or bfloat16 columns of 16 rows, `stride` apart. */
 INLINE void expand_tile(const int format, const uint8_t *p, int64_t cols, void *out, int64_t stride, bool bf16) {
-    const int bits = code_bits(format);
     const int size = unit_bytes(format), header = header_bytes(format);
     Worth worth = {.super_scale = v_zero(), .super_shift = v_zero()};
     for (int64_t u = 0; u < cols / UNIT; u++) {
@@ -197,12 +205,10 @@ INLINE void expand_tile(const int format, const uint8_t *p, int64_t cols, void *
         load_worth(format, p, &worth);
 #pragma GCC unroll 8
         for (int c = 0; c < CHUNKS; c++) {
-            const V scale = worth.scale[format == F_Q6_K ? c / 4 : 0];
-            const V shift = code_zero(format) ? v_mul(scale, v_set1((float)-code_zero(format))) : worth.shift;
-            const B codes = tile_chunk(bits, p, c);
+            V columns[4];
+            expand_chunk(format, p, &worth, c, columns);
 #pragma GCC unroll 4
-            for (int j = 0; j < 4; j++)
-                store_weights(v_fma(b_column(codes, j), scale, shift), out, (UNIT * u + 4 * c + j) * stride, bf16);
+            for (int j = 0; j < 4; j++) store_weights(columns[j], out, (UNIT * u + 4 * c + j) * stride, bf16);
         }
         p += size;
     }
