@@ -174,8 +174,9 @@ typedef struct {
     /* One KV head of a page's or a section's bounds. */
     void (*bound_page)(const Bound *bound, int64_t number, int64_t kv_head);
     void (*bound_section)(const Bound *bound, int64_t number, int64_t kv_head);
-    /* The steps of a selection, in order: queries; 16 sections from `first` on; what follows from them all, with the
-     * pages after the last section; the weights of one section's pages; `next` is the one that follows. */
+    /* The steps of a selection, in order: queries; 16 sections from `first` on, and with the last ones the pages after
+     * them; what follows from them all; the weights of one section's pages, `next` being the one that follows; the
+     * masses of the best pages by their sketches; the weights of these. */
     void (*select_prepare)(const Select *select, SelectRow *row, int64_t number);
     void (*select_sections)(const Select *select, SelectRow *row, int64_t number, int64_t first);
     void (*select_weigh)(const Select *select, SelectRow *row, int64_t number);

@@ -44,7 +44,7 @@ typedef struct {
 
 typedef struct {
     float weight;
-    int32_t number;  /* of a page or section */
+    int32_t number;
 } Candidate;
 
 /* A row's part of the scratch memory; arrays of sections and pages are padded to 16. */
@@ -58,10 +58,13 @@ typedef struct {
     float *rest;                 /* [heads, 16]: scores of the pages after the last whole section */
     float *highest, *inverse;    /* [heads]: weight = exp(score - highest) * inverse */
     float *weights;              /* [pages] */
-    Candidate *bounds;           /* [sections]: the most that one of their pages may weigh */
-    Candidate *opened;           /* [sections]: those whose pages are weighed together */
-    Candidate *best;             /* [CANDIDATES * cap] */
+    float *bounds;               /* [sections]: the most that one of their pages may weigh */
+    int32_t *opened;             /* [sections]: those whose pages are weighed together */
+    int32_t *best;               /* [CANDIDATES * cap]: pages, ascending */
     float *masses;               /* [heads, CANDIDATES * cap], padded: of the best, by their sketches */
+    float *best_weights;         /* [CANDIDATES * cap], padded: by these masses */
+    int32_t *chosen;             /* [cap]: which of the best, ascending */
+    Candidate *heaviest;         /* [cap]: these, the heaviest first */
     float *near, *far;           /* [heads]: relative to the highest, mass of what is read anyway, and of all far pages */
     double *covered;             /* [1]: weight of what is read anyway */
     int64_t *scored;             /* [1]: how many pages were weighed */
@@ -103,6 +106,9 @@ static inline size_t selection_lay_out(const Select *s, uint8_t *base, SelectRow
     PLACE(opened, sections);
     PLACE(best, CANDIDATES * s->cap);
     PLACE(masses, heads * selection_padded(CANDIDATES * s->cap));
+    PLACE(best_weights, selection_padded(CANDIDATES * s->cap));
+    PLACE(chosen, s->cap);
+    PLACE(heaviest, s->cap);
     PLACE(near, heads);
     PLACE(far, heads);
     PLACE(covered, 1);

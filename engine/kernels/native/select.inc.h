@@ -177,20 +177,6 @@ INLINE void score_sections_of(const int n, const Select *s, SelectRow *row, cons
             head += n;                                                                                 \
         }
 
-/* Sixteen sections, from number `first` on. */
-static TARGET void select_sections(const Select *s, SelectRow *row, int64_t number, int64_t first) {
-    Batch batch = {.count = 0};
-    for (int64_t i = first; i < row->num_sections && i < first + 16; i++) {
-        const int64_t middle = i * SECTION_PAGES + SECTION_PAGES / 2;
-        batch.bytes[batch.count] = s->sections + i * s->layout.section_bytes;
-        batch.next[batch.count] = NULL;
-        batch.distances[batch.count++] = s->shared ? 0 : s->distances[number * s->pages + middle];
-    }
-    float grids[4 * MOST_QUERY_HEADS + 16][16];
-    load_grids(&batch, s->layout.kv_heads * 3 * s->layout.stride, 4 * s->layout.kv_heads, grids);
-    FOR_HEADS(s, score_sections_of, s, row, &batch, grids, kv_head, head, first)
-}
-
 /* `next` is the section that is scored after this one, or this one. */
 INLINE void score_section_pages(const Select *s, const SelectRow *row, int64_t number, int64_t section, int64_t next,
                                 float *scores) {
@@ -204,6 +190,26 @@ INLINE void score_section_pages(const Select *s, const SelectRow *row, int64_t n
     float grids[2 * MOST_QUERY_HEADS + 16][16];
     load_grids(&batch, s->layout.kv_heads * 2 * s->layout.stride, 2 * s->layout.kv_heads, grids);
     FOR_HEADS(s, score_pages_of, s, row, &batch, grids, kv_head, head, scores)
+}
+
+INLINE void score_sections(const Select *s, SelectRow *row, const Batch *batch, int64_t first) {
+    float grids[4 * MOST_QUERY_HEADS + 16][16];
+    load_grids(batch, s->layout.kv_heads * 3 * s->layout.stride, 4 * s->layout.kv_heads, grids);
+    FOR_HEADS(s, score_sections_of, s, row, batch, grids, kv_head, head, first)
+}
+
+/* Sixteen sections, from number `first` on; and after the last one, the pages that make no whole section. */
+static TARGET void select_sections(const Select *s, SelectRow *row, int64_t number, int64_t first) {
+    Batch batch = {.count = 0};
+    for (int64_t i = first; i < row->num_sections && i < first + 16; i++) {
+        const int64_t middle = i * SECTION_PAGES + SECTION_PAGES / 2;
+        batch.bytes[batch.count] = s->sections + i * s->layout.section_bytes;
+        batch.next[batch.count] = NULL;
+        batch.distances[batch.count++] = s->shared ? 0 : s->distances[number * s->pages + middle];
+    }
+    if (batch.count) score_sections(s, row, &batch, first);
+    if (batch.count < 16 && row->num_pages % SECTION_PAGES)
+        score_section_pages(s, row, number, row->num_sections, row->num_sections, row->rest);
 }
 
 /* The weights of 16 pages or sections from their scores or bounds, `apart` from one head to the next. */
@@ -238,7 +244,6 @@ INLINE float sum_exp(const float *x, int64_t count, float highest) {
  * weigh. */
 static TARGET void select_weigh(const Select *s, SelectRow *row, int64_t number) {
     const int64_t rest = row->num_pages - row->num_sections * SECTION_PAGES;
-    if (rest) score_section_pages(s, row, number, row->num_sections, row->num_sections, row->rest);
     for (int64_t head = 0; head < s->heads; head++) {
         const float *estimates = row->estimates + head * row->padded_sections, *scores = row->rest + head * 16;
         float highest = s->read ? s->read[number * s->heads + head] : -INFINITY, near = 0;
@@ -253,11 +258,8 @@ static TARGET void select_weigh(const Select *s, SelectRow *row, int64_t number)
         row->inverse[head] = s->tokens / (near + row->far[head]);
     }
     if (rest) v_store(row->weights + row->num_sections * SECTION_PAGES, weigh(s, row, row->rest, 16));
-    for (int64_t first = 0; first < row->num_sections; first += 16) {
-        float most[16];
-        /* More than the exponential's and the sum's rounding. */
-        v_store(most, v_mul(weigh(s, row, row->uppers + first, row->padded_sections), v_set1(1 + 0x1p-12f)));
-        for (int64_t i = first; i < row->num_sections && i < first + 16; i++)
-            row->bounds[i] = (Candidate){most[i - first], (int32_t)i};
-    }
+    /* More than the exponential's and the sum's rounding. */
+    for (int64_t first = 0; first < row->num_sections; first += 16)
+        v_store(row->bounds + first,
+                v_mul(weigh(s, row, row->uppers + first, row->padded_sections), v_set1(1 + 0x1p-12f)));
 }

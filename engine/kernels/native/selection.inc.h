@@ -7,6 +7,9 @@
 /* Sections that are opened first, beyond those that fill the list of the best, and how their number grows. */
 enum { SECTIONS_AT_FIRST = 8, SECTIONS_GROWTH = 16, SECTIONS_PER_TASK = 4, PAGES_PER_TASK = 32 };
 
+/* The weight of what was not looked at. */
+static const float PASSED_OVER = -1;
+
 size_t selection_bytes(const Select *s) {
     SelectRow row;
     return selection_lay_out(s, NULL, &row);
@@ -24,48 +27,53 @@ const char *find_select_problem(const Select *s) {
     return NULL;
 }
 
-/* Heavier first; of equal weights, the lower number. */
-static bool is_before(Candidate a, Candidate b) {
-    return a.weight > b.weight || (a.weight == b.weight && a.number < b.number);
-}
-static int compare_candidates(const void *a, const void *b) {
-    return is_before(*(const Candidate *)a, *(const Candidate *)b) ? -1 : 1;
-}
-static int compare_numbers(const void *a, const void *b) {
-    return ((const Candidate *)a)->number < ((const Candidate *)b)->number ? -1 : 1;
+/* Weights as integers of the same order; PASSED_OVER comes before all others, which are not negative. */
+static uint32_t order_of(float weight) {
+    uint32_t bits;
+    memcpy(&bits, &weight, sizeof bits);
+    return bits ^ 0x80000000u;
 }
 
-/* The best candidates, as a heap whose root is the last of them. */
+/* The heaviest are those heavier than `least`, and of those that weigh the same the first `equal`. */
 typedef struct {
-    Candidate *items;
-    int64_t count, cap;
-} Best;
+    uint32_t least;
+    int64_t equal;
+} Cut;
 
-static void put(Best *best, Candidate candidate) {
-    int64_t at = 0;
-    if (best->count < best->cap) {
-        for (at = best->count++; at > 0 && is_before(best->items[(at - 1) / 2], candidate); at = (at - 1) / 2)
-            best->items[at] = best->items[(at - 1) / 2];
-    } else {
-        for (int64_t child; (child = 2 * at + 1) < best->count; at = child) {
-            if (child + 1 < best->count && is_before(best->items[child], best->items[child + 1])) child++;
-            if (!is_before(candidate, best->items[child])) break;
-            best->items[at] = best->items[child];
+/* Where the `most` heaviest of at least as many end: the digits of the last one's weight, the highest first. */
+static Cut find_cut(const float *weights, int64_t count, int64_t most) {
+    uint32_t least = 0, known = 0;
+    for (int shift = 20; shift >= 0; shift -= 10) {
+        int32_t counts[1 << 12];
+        memset(counts, 0, ((~known >> shift) + 1) * sizeof *counts);
+        for (int64_t i = 0; i < count; i++) {
+            const uint32_t order = order_of(weights[i]);
+            if (((order ^ least) & known) == 0) counts[(order & ~known) >> shift]++;
         }
+        uint32_t digit = ~known >> shift;
+        while (counts[digit] < most) most -= counts[digit--];
+        least |= digit << shift;
+        known = ~0u << shift;
     }
-    best->items[at] = candidate;
+    return (Cut){least, most};
 }
 
-/* Most candidates are not among the best, and cost no more than a comparison. */
-static inline void offer(Best *best, Candidate candidate) {
-    if (best->count < best->cap || is_before(candidate, best->items[0])) put(best, candidate);
+/* The numbers, ascending, of the `most` heaviest of at least as many; of equal ones the first. */
+static void take_heaviest(const float *weights, int64_t count, int64_t most, int32_t *numbers) {
+    Cut cut = find_cut(weights, count, most);
+    for (int64_t i = 0, taken = 0; taken < most; i++) {
+        const uint32_t order = order_of(weights[i]);
+        numbers[taken] = (int32_t)i;
+        if (order < cut.least || (order == cut.least && cut.equal-- <= 0)) continue;
+        taken++;
+    }
 }
 
 typedef struct {
     const KernelTable *kernels;
     const Select *select;
     SelectRow *row;
-    int64_t number, count;  /* of the row, and of the sections in row->opened */
+    int64_t number, count;  /* of the row, and of the sections in row->opened or the pages in row->best */
 } Opening;
 
 static void sections_task(void *context, int64_t task) {
@@ -77,8 +85,8 @@ static void pages_task(void *context, int64_t task) {
     const Opening *o = context;
     const int64_t first = task * SECTIONS_PER_TASK, end = smaller(first + SECTIONS_PER_TASK, o->count);
     for (int64_t i = first; i < end; i++)
-        o->kernels->select_pages_of(o->select, o->row, o->number, o->row->opened[i].number,
-                                    o->row->opened[smaller(i + 1, o->count - 1)].number);
+        o->kernels->select_pages_of(o->select, o->row, o->number, o->row->opened[i],
+                                    o->row->opened[smaller(i + 1, o->count - 1)]);
 }
 
 /* The tasks of one row, shared among threads unless the rows are. */
@@ -88,31 +96,34 @@ static void run_tasks(TaskFunction function, Opening *o, int64_t tasks) {
         for (int64_t task = 0; task < tasks; task++) function(o, task);
 }
 
-/* Weighs and offers the pages of the sections in row->opened. */
-static void open_listed(Opening *o, Best *best) {
-    SelectRow *row = o->row;
+/* Weighs the pages of the sections in row->opened. */
+static void open_listed(Opening *o) {
     run_tasks(pages_task, o, divide_up(o->count, SECTIONS_PER_TASK));
-    for (int64_t i = 0; i < o->count; i++) {
-        const int64_t first = (int64_t)row->opened[i].number * SECTION_PAGES;
-        for (int64_t page = first; page < first + SECTION_PAGES; page++)
-            offer(best, (Candidate){row->weights[page], (int32_t)page});
-    }
-    *row->scored += o->count * SECTION_PAGES;
+    for (int64_t i = 0; i < o->count; i++) o->row->bounds[o->row->opened[i]] = PASSED_OVER;
+    *o->row->scored += o->count * SECTION_PAGES;
 }
 
-static void open_sections(Opening *o, Best *best) {
+/* The weight that a page must have to belong among the best that are known by now. */
+static float least_of_best(const Opening *o, int64_t most) {
+    if (*o->row->scored < most) return 0;
+    const uint32_t bits = find_cut(o->row->weights, o->row->num_pages, most).least ^ 0x80000000u;
+    float least;
+    memcpy(&least, &bits, sizeof least);
+    return least;
+}
+
+static void open_sections(Opening *o, int64_t most) {
     SelectRow *row = o->row;
-    int64_t step = SECTIONS_AT_FIRST + divide_up(best->cap, SECTION_PAGES);
-    Best leading = {row->opened, 0, smaller(step, row->num_sections)};
-    for (int64_t i = 0; i < row->num_sections; i++) offer(&leading, row->bounds[i]);
-    o->count = leading.count;
-    open_listed(o, best);
-    for (int64_t i = 0; i < o->count; i++) row->bounds[row->opened[i].number].weight = -1;
+    int64_t step = SECTIONS_AT_FIRST + divide_up(most, SECTION_PAGES);
+    for (int64_t i = 0; i < row->num_sections * SECTION_PAGES; i++) row->weights[i] = PASSED_OVER;
+    o->count = smaller(step, row->num_sections);
+    if (o->count > 0) take_heaviest(row->bounds, row->num_sections, o->count, row->opened);
+    open_listed(o);
     for (int64_t next = 0; next < row->num_sections; step *= SECTIONS_GROWTH) {
-        const float least = best->count < best->cap ? 0 : best->items[0].weight;
+        const float least = least_of_best(o, most);
         for (o->count = 0; next < row->num_sections && o->count < SECTIONS_GROWTH * step; next++)
-            if (row->bounds[next].weight >= least) row->opened[o->count++] = row->bounds[next];
-        open_listed(o, best);
+            if (row->bounds[next] >= least) row->opened[o->count++] = (int32_t)next;
+        open_listed(o);
     }
 }
 
@@ -122,47 +133,56 @@ static void closely_task(void *context, int64_t task) {
     o->kernels->select_closely(o->select, o->row, o->number, first, smaller(first + PAGES_PER_TASK, o->count));
 }
 
-/* Weighs the best again, of which then as many as may be chosen stay. */
-static void look_closely(Opening *o, Best *best) {
-    qsort(best->items, (size_t)best->count, sizeof(Candidate), compare_numbers);
-    o->count = best->count;
+/* Weighs the best again, of which then as many as may be chosen are row->chosen. Returns how many. */
+static int64_t look_closely(Opening *o, int64_t most) {
+    SelectRow *row = o->row;
+    o->count = smaller(most, *row->scored);
+    take_heaviest(row->weights, row->num_pages, o->count, row->best);
     run_tasks(closely_task, o, divide_up(o->count, PAGES_PER_TASK));
-    o->kernels->select_weigh_closely(o->select, o->row, best->count);
-    qsort(best->items, (size_t)best->count, sizeof(Candidate), compare_candidates);
-    best->count = smaller(best->count, o->select->cap);
+    o->kernels->select_weigh_closely(o->select, row, o->count);
+    const int64_t count = smaller(o->count, o->select->cap);
+    take_heaviest(row->best_weights, o->count, count, row->chosen);
+    return count;
 }
 
-/* Cuts the best where they cover the mass target, and writes their numbers in order. */
-static void write_selection(const Select *s, const SelectRow *row, int64_t number, Best *best) {
-    int64_t count = 0;
-    double sum = 0;
-    while (count < best->count) {
-        sum += (double)best->items[count++].weight;
-        if (count >= s->floor && sum + *row->covered >= s->mass_target) break;
+/* Heavier first; of equal weights, the lower number. */
+static int compare_candidates(const void *a, const void *b) {
+    const Candidate *first = a, *second = b;
+    if (first->weight != second->weight) return first->weight > second->weight ? -1 : 1;
+    return first->number < second->number ? -1 : 1;
+}
+
+/* How many of the `count` heaviest, which are row->chosen, cover the mass target; the others are left out of it. */
+static int64_t cut_at_target(const Select *s, SelectRow *row, int64_t looked_at, int64_t count) {
+    Candidate *heaviest = row->heaviest;
+    for (int64_t i = 0; i < count; i++) heaviest[i] = (Candidate){row->best_weights[row->chosen[i]], row->chosen[i]};
+    qsort(heaviest, (size_t)count, sizeof *heaviest, compare_candidates);
+    int64_t needed = 0;
+    for (double sum = 0; needed < count;) {
+        sum += (double)heaviest[needed++].weight;
+        if (needed >= s->floor && sum + *row->covered >= s->mass_target) break;
     }
-    qsort(best->items, (size_t)count, sizeof(Candidate), compare_numbers);
-    for (int64_t i = 0; i < s->cap; i++) s->out[number * s->cap + i] = i < count ? best->items[i].number : 0;
-    s->counts[number] = (int32_t)count;
+    if (needed < count) take_heaviest(row->best_weights, looked_at, needed, row->chosen);
+    return needed;
 }
 
 static void select_row(const KernelTable *kernels, const Select *s, int64_t number, SelectRow *row) {
-    const int64_t rest = s->num_pages[number] % SECTION_PAGES;
+    int32_t *out = s->out + number * s->cap;
+    int64_t count = 0;
     row->num_pages = s->num_pages[number];
     row->num_sections = row->num_pages / SECTION_PAGES;
-    *row->scored = rest;
-    *row->covered = 0;
-    Best best = {row->best, 0, CANDIDATES * s->cap};
-    Opening opening = {kernels, s, row, number, 0};
+    *row->scored = row->num_pages % SECTION_PAGES;
     if (row->num_pages > 0) {
+        Opening opening = {kernels, s, row, number, 0};
         kernels->select_prepare(s, row, number);
-        run_tasks(sections_task, &opening, divide_up(row->num_sections, 16));
+        run_tasks(sections_task, &opening, row->num_sections / 16 + 1);
         kernels->select_weigh(s, row, number);
-        for (int64_t i = row->num_pages - rest; i < row->num_pages; i++)
-            offer(&best, (Candidate){row->weights[i], (int32_t)i});
-        open_sections(&opening, &best);
-        look_closely(&opening, &best);
+        open_sections(&opening, CANDIDATES * s->cap);
+        count = look_closely(&opening, CANDIDATES * s->cap);
+        if (s->floor < count) count = cut_at_target(s, row, opening.count, count);
     }
-    write_selection(s, row, number, &best);
+    for (int64_t i = 0; i < s->cap; i++) out[i] = i < count ? row->best[row->chosen[i]] : 0;
+    s->counts[number] = (int32_t)count;
 }
 
 static SelectRow row_of(const Select *s, int64_t number) {

@@ -8,7 +8,8 @@ INLINE void sum_sketch(const int n, const Select *s, SelectRow *row, const uint8
     const uint8_t *box = page + kv_head * 2 * stride, *sketch = page + sketch_start(l) + kv_head * sketch_bytes(l);
     const uint16_t *grid = (const uint16_t *)(page + l->kv_heads * 2 * stride) + 2 * kv_head;
     const V step = v_set1(half_value(grid[0])), origin = v_set1(half_value(grid[1]));
-    int16_t rotated[MOST_HEADS * 2 * MOST_DIM + 16], factors[MOST_HEADS][MOST_DIM + 16];
+    int16_t rotated[MOST_HEADS * 2 * MOST_DIM + 16];
+    Factors factors[MOST_HEADS];
     const int16_t *codes = s->shared ? row->codes + head * 2 * stride : rotated;
     float totals[MOST_HEADS];
     int32_t lowest[MOST_HEADS];
@@ -18,24 +19,19 @@ INLINE void sum_sketch(const int n, const Select *s, SelectRow *row, const uint8
         for (int64_t i = 0; i < stride; i += 32) {
             const W code = w_load(codes + h * 2 * stride + i), lower = w_load_bytes(box + i);
             sum = n_dot(code, lower, sum);
-            w_store(factors[h] + i, w_product(code, w_sub(w_load_bytes(box + stride + i), lower)));
+            put_factors(w_product(code, w_sub(w_load_bytes(box + stride + i), lower)), i, &factors[h]);
         }
         lowest[h] = 3 * n_total(sum);
     }
     V mass[MOST_HEADS];
     for (int h = 0; h < n; h++) mass[h] = v_zero();
     for (int64_t token = 0; token < l->page_size; token += SKETCH_LANES) {
-        N sums[MOST_HEADS];
-        for (int h = 0; h < n; h++) sums[h] = n_zero();
-        for (int64_t i = 0; i < stride; i += SKETCH_LANES, sketch += SKETCH_WORDS) {
-            N words = n_load_words(sketch);
-            for (int j = 0; j < SKETCH_LANES; j += 2, words = n_next_pair(words)) {
-                const N pair = n_pair(words);
-                for (int h = 0; h < n; h++) sums[h] = n_dot_pair(pair, factors[h] + i + j, sums[h]);
-            }
-        }
+        SketchSums sums[MOST_HEADS];
+        for (int h = 0; h < n; h++) sums[h] = no_sums();
+        for (int64_t i = 0; i < stride; i += SKETCH_LANES, sketch += SKETCH_WORDS)
+            add_words(n, n_load_words(sketch), factors, i, sums);
         for (int h = 0; h < n; h++) {
-            V inside = v_mul(step, v_mul(v_from_integers(n_add_number(sums[h], lowest[h])), v_set1(1.0f / 3)));
+            V inside = v_mul(step, v_mul(v_from_integers(n_add_number(n_from_sums(&sums[h]), lowest[h])), v_set1(1.0f / 3)));
             V score = v_mul(v_add(inside, v_mul(origin, v_set1(totals[h]))), v_set1(row->unit[head + h]));
             V each = exp_plainly(v_sub(score, v_set1(row->highest[head + h])));
             if (l->page_size - token < SKETCH_LANES) {
@@ -53,7 +49,7 @@ INLINE void sum_sketch(const int n, const Select *s, SelectRow *row, const uint8
 /* Masses of the best from number `first` on to before `last`. */
 static TARGET void select_closely(const Select *s, SelectRow *row, int64_t number, int64_t first, int64_t last) {
     for (int64_t i = first; i < last; i++) {
-        const int64_t index = row->best[i].number, next = row->best[i + 1 < last ? i + 1 : i].number;
+        const int64_t index = row->best[i], next = row->best[i + 1 < last ? i + 1 : i];
         const uint8_t *page = s->bounds + s->page_ids[index] * s->layout.page_bytes;
         const int32_t distance = s->shared ? 0 : s->distances[number * s->pages + index];
         prefetch_bounds(s->bounds + s->page_ids[next] * s->layout.page_bytes, s->layout.page_bytes);
@@ -65,7 +61,7 @@ static TARGET void select_closely(const Select *s, SelectRow *row, int64_t numbe
 static TARGET void select_weigh_closely(const Select *s, SelectRow *row, int64_t count) {
     const int64_t apart = selection_padded(CANDIDATES * s->cap);
     *row->covered = 0;
-    for (int64_t i = 0; i < count; i++) row->best[i].weight = 0;
+    for (int64_t i = 0; i < count; i += 16) v_store(row->best_weights + i, v_zero());
     for (int64_t head = 0; head < s->heads; head++) {
         float *masses = row->masses + head * apart;
         V sum = v_zero();
@@ -73,6 +69,9 @@ static TARGET void select_weigh_closely(const Select *s, SelectRow *row, int64_t
         for (int64_t i = 0; i < count; i += 16) sum = v_add(sum, v_load(masses + i));
         const float total = row->near[head] + fmaxf(row->far[head], v_sum(sum)), inverse = 1.0f / total;
         *row->covered += (double)(row->near[head] / total);
-        for (int64_t i = 0; i < count; i++) row->best[i].weight += fminf(masses[i] * inverse, 1);
+        for (int64_t i = 0; i < count; i += 16) {
+            const V share = v_min(v_mul(v_load(masses + i), v_set1(inverse)), v_set1(1));
+            v_store(row->best_weights + i, v_add(v_load(row->best_weights + i), share));
+        }
     }
 }

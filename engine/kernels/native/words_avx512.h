@@ -47,15 +47,48 @@ INLINE V n_sum16(const int32_t *vectors) {
     return _mm512_cvtepi32_ps(_mm512_shuffle_i32x4(sums, sums, 0xd8));
 }
 
-/* Of sixteen words, two numbers of 2 bits each as a pair of lanes: those at the bottom of the word's halves. */
 INLINE N n_load_words(const uint8_t *p) { return _mm512_loadu_si512(p); }
-INLINE N n_next_pair(N words) { return _mm512_srli_epi32(words, 2); }
-INLINE N n_pair(N words) { return _mm512_and_si512(words, _mm512_set1_epi32(0x00030003)); }
-/* Adds the products of these pairs with one pair of factors. */
-INLINE N n_dot_pair(N pair, const int16_t *factors, N sum) {
-    int32_t both;
-    memcpy(&both, factors, sizeof both);
-    return _mm512_add_epi32(sum, _mm512_madd_epi16(pair, _mm512_set1_epi32(both)));
+
+/* What numbers of 2 bits are multiplied with, in two signed bytes each, 256 * high + low: of the 16 channels of a word
+ * j, j + 8, j + 1, j + 9 for even j, as they come to stand in bytes when the word is shifted right by j bits. */
+typedef struct {
+    int8_t high[MOST_DIM + 32], low[MOST_DIM + 32];
+} Factors;
+/* Two sums each, so that one product need not wait for the last. */
+typedef struct {
+    N high[2], low[2];
+} SketchSums;
+
+INLINE __m256i as_shifted(W v) {
+    const __m256i bytes = _mm512_cvtepi16_epi8(v);
+    return _mm256_unpacklo_epi8(bytes, _mm256_srli_si256(bytes, 8));
+}
+INLINE void put_factors(W v, int64_t i, Factors *to) {
+    const W high = _mm512_srai_epi16(_mm512_add_epi16(v, _mm512_set1_epi16(128)), 8);
+    _mm256_storeu_si256((__m256i *)(to->high + i), as_shifted(high));
+    _mm256_storeu_si256((__m256i *)(to->low + i), as_shifted(v));
+}
+INLINE SketchSums no_sums(void) { return (SketchSums){{n_zero(), n_zero()}, {n_zero(), n_zero()}}; }
+INLINE N n_from_sums(const SketchSums *s) {
+    const N high = _mm512_add_epi32(s->high[0], s->high[1]), low = _mm512_add_epi32(s->low[0], s->low[1]);
+    return _mm512_add_epi32(_mm512_slli_epi32(high, 8), low);
+}
+INLINE N four_factors(const int8_t *p) {
+    int32_t four;
+    memcpy(&four, p, sizeof four);
+    return _mm512_set1_epi32(four);
+}
+/* Adds the products of sixteen words with the factors of their channels, from number `i` on. */
+INLINE void add_words(const int n, N words, const Factors *factors, int64_t i, SketchSums *sums) {
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; k++) {
+        const N four = _mm512_and_si512(_mm512_srli_epi32(words, 2 * k), _mm512_set1_epi32(0x03030303));
+#pragma GCC unroll 4
+        for (int h = 0; h < n; h++) {
+            sums[h].high[k % 2] = _mm512_dpbusd_epi32(sums[h].high[k % 2], four, four_factors(factors[h].high + i + 4 * k));
+            sums[h].low[k % 2] = _mm512_dpbusd_epi32(sums[h].low[k % 2], four, four_factors(factors[h].low + i + 4 * k));
+        }
+    }
 }
 INLINE V v_from_integers(N v) { return _mm512_cvtepi32_ps(v); }
 INLINE N n_add_number(N v, int32_t number) { return _mm512_add_epi32(v, _mm512_set1_epi32(number)); }
