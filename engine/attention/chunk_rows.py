@@ -14,6 +14,7 @@ from torch import Tensor
 
 from octavo.engine.attention.products import Merged, attend
 from octavo.engine.attention.setup import AttentionSetup
+from octavo.engine.kernels.far_rows import FarPages
 from octavo.engine.kernels.many_rows import Seen
 from octavo.engine.kernels.paged_attention import AttentionState
 from octavo.engine.model.rope import RopeTable, rotate
@@ -140,12 +141,10 @@ class MergedRows:
 
 
 class NativeRows:
-    """The same by `attend_rows`, in bfloat16; `state` is memory for these rows."""
+    """The same by `attend_rows` and `attend_far`, in bfloat16; `state` is memory for these rows."""
 
     def __init__(self, setup: AttentionSetup, q: Tensor, angles: Angles, state: AttentionState) -> None:
-        assert setup.attend_rows is not None
-        self._q, self._angles, self._state, self._scale = q, angles, state, setup.scale
-        self._attend, self._log_sums = setup.attend_rows, setup.log_sums
+        self._setup, self._q, self._angles, self._state = setup, q, angles, state
         self._is_empty = True
         self._out: Tensor | None = None
 
@@ -166,13 +165,29 @@ class NativeRows:
         self._add(rows, angles, tokens, Seen.everything(len(self._q[rows]), tokens[0].shape[1]))
 
     def _add(self, rows: slice, angles: Angles, tokens: KeysAndValues, seen: Seen, out: Tensor | None = None) -> None:
-        state = AttentionState(self._state.highest[rows], self._state.total[rows], self._state.values[rows])
-        turn = angles.cos, angles.sin
-        self._attend(self._q[rows], *tokens, *turn, seen, self._scale, state, is_first=self._is_empty, out=out)
+        setup, turn = self._setup, (angles.cos, angles.sin)
+        assert setup.attend_rows is not None
+        setup.attend_rows(
+            self._q[rows], *tokens, *turn, seen, setup.scale, self._state_of(rows), is_first=self._is_empty, out=out
+        )
         self._is_empty = False
 
+    def _state_of(self, rows: slice) -> AttentionState:
+        return AttentionState(self._state.highest[rows], self._state.total[rows], self._state.values[rows])
+
+    def add_pages(self, rows: slice, turns: tuple[Tensor, Tensor], pages: FarPages) -> None:
+        """Far pages, as they are encoded, for some pages of queries at the angles `turns`; and the result follows."""
+        setup, rope = self._setup, self._setup.rope
+        assert setup.attend_far is not None
+        if self._out is None:
+            self._out = torch.empty(self._q.shape, dtype=torch.bfloat16)
+        setup.attend_far(
+            self._q[rows], setup.pool.slab, setup.pool.layout, pages, rope.cos, rope.sin,
+            (turns[0][rows], turns[1][rows]), setup.scale, self._state_of(rows), self._out[rows],
+        )  # fmt: skip
+
     def log_sums(self) -> Tensor:
-        return self._log_sums(self._state).t()
+        return self._setup.log_sums(self._state).t()
 
     def result(self) -> Tensor:
         if self._out is not None:

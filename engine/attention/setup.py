@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from octavo.engine.attention.plan import ReadingPlan
 from octavo.engine.kernels.dispatch import Kernels
+from octavo.engine.kernels.far_rows import attend_far_native, takes_pages_of
 from octavo.engine.kernels.many_rows import RowAttention, takes_heads_of
 from octavo.engine.kernels.paged_attention import AttentionState
 from octavo.engine.kernels.select import SelectionLimits
@@ -27,6 +30,8 @@ class AttentionSetup:
         self.scale = scale
         ops, dim = kernels.native, self.pool.layout.head_dim
         self.attend_rows = RowAttention(ops) if ops and ops.isa == "amx" and takes_heads_of(dim) else None
+        takes_pages = self.attend_rows is not None and takes_pages_of(self.pool.layout)
+        self.attend_far = partial(attend_far_native, ops) if ops and takes_pages else None
         self.page_angles = rope.cos[: self.pool.page_size], rope.sin[: self.pool.page_size]
         self.prefill_limits = SelectionLimits(plan.floor_pages, plan.cap_pages, plan.mass_target)
         # A new token reads all it may, and so does the end of the prompt before it: that costs little.

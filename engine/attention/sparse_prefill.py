@@ -6,14 +6,17 @@ cut into chunks, and before the prompt's last pages on nothing but what came bef
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import torch
 from torch import Tensor
 
-from octavo.engine.attention.chunk_rows import Angles, ChunkRows, Sight
+from octavo.engine.attention.chunk_rows import Angles, ChunkRows, NativeRows, Sight
 from octavo.engine.attention.plan import ReadingPlan
 from octavo.engine.attention.prefill import PrefillAttention
 from octavo.engine.attention.setup import AttentionSetup
+from octavo.engine.kernels.far_rows import FarPages
 from octavo.engine.kernels.select import SelectionLimits
 from octavo.engine.kv.pools import Ids
 from octavo.engine.kv.sequence_pages import SequencePages
@@ -67,17 +70,44 @@ class SparsePrefillAttention(PrefillAttention):
         return self._window_sights[first]
 
     def _attend_far(self, layer: int, q: Tensor, rows: ChunkRows) -> None:
-        """The first page and the selected ones, for one page of queries after the other."""
+        """The first page and the selected ones of every page of queries."""
         page_size = self._pool.page_size
         chosen, counts = self._select(layer, q, rows.log_sums())
-        for at, number in enumerate(self._numbers):
-            numbers = np.concatenate(([0], 1 + chosen[at, : counts[at]]))
+        read = [np.concatenate(([0], 1 + indices[:count])) for indices, count in zip(chosen, counts, strict=True)]
+        if isinstance(rows, NativeRows) and self._setup.attend_far is not None:
+            self._attend_pages(layer, rows, read)
+            return
+        for at, (number, numbers) in enumerate(zip(self._numbers, read, strict=True)):
             loaded = self._setup.tiers.load_selected(layer, self._all[numbers])
             slots = torch.from_numpy(loaded.astype(np.int32)).to(q.device)
             starts = torch.from_numpy(self._far_starts(numbers, self._is_past[at]).astype(np.int32)).to(q.device)
             tokens = self._gather(self._pool.slab, self._pool.layout, slots, starts)
             page = slice(at * page_size, min((at + 1) * page_size, self._length))
             rows.add_far(page, self._far_angles(page.stop - page.start, number, self._is_past[at]), tokens)
+
+    def _attend_pages(self, layer: int, rows: NativeRows, read: list[Ids]) -> None:
+        """Pages with these numbers, for all pages of queries at once where everything is on the device."""
+        tiers, page_size = self._setup.tiers, self._pool.page_size
+        starts = [self._far_starts(numbers, is_past) for numbers, is_past in zip(read, self._is_past, strict=True)]
+        step = len(read) if tiers.are_on_device(layer, self._all[np.concatenate(read)]) else 1
+        for first in range(0, len(read), step):
+            some = slice(first, first + step)
+            slots = tiers.load_selected(layer, self._all[np.concatenate(read[some])])
+            begins = np.cumsum([0, *map(len, read[some])])
+            pages = FarPages(
+                *(torch.from_numpy(x.astype(np.int32)) for x in (slots, np.concatenate(starts[some]), begins))
+            )
+            rows.add_pages(slice(first * page_size, min((first + step) * page_size, self._length)), self._turns, pages)
+
+    @cached_property
+    def _turns(self) -> tuple[Tensor, Tensor]:
+        """Cosines and sines of all queries where they meet far pages: float32 `[length, d/2]`."""
+        page_size = self._pool.page_size
+        counts = [min(page_size, self._length - at * page_size) for at in range(len(self._numbers))]
+        angles = map(self._far_angles, counts, self._numbers, self._is_past)
+        tables = [(a.cos.expand(count, -1), a.sin.expand(count, -1)) for a, count in zip(angles, counts, strict=True)]
+        cos, sin = (torch.cat(parts) for parts in zip(*tables, strict=True))
+        return cos, sin
 
     def _select(self, layer: int, q: Tensor, lse: Tensor) -> tuple[Ids, Ids]:
         """Far pages of every page of queries: indices `[pages, cap]`, and how many."""

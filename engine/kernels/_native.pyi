@@ -33,6 +33,31 @@ class Ops:
         out: int | None,
         /,
     ) -> None: ...
+    def attend_far(
+        self,
+        layout: int,
+        hadamard_size: int,
+        slab: int,
+        slots_in_slab: int,
+        slots: int,
+        starts: int,
+        count: int,
+        cos: int,
+        sin: int,
+        angles: int,
+        begins: int,
+        q: int,
+        query_cos: int,
+        query_sin: int,
+        n: int,
+        heads: int,
+        scale: float,
+        highest: int,
+        total: int,
+        values: int,
+        out: int,
+        /,
+    ) -> None: ...
     def sample(
         self, logits: int, count: int, temperature: float, top_k: int, top_p: float, min_p: float, uniform: float, /
     ) -> int: ...

@@ -1,6 +1,7 @@
 """A tiny run of each compiled operation against its reference, before it is trusted with a model."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 from octavo.engine.kernels.activation import silu_mul_torch
 from octavo.engine.kernels.bounds import page_bounds_torch, section_bounds_torch
 from octavo.engine.kernels.encode import encode_pages_torch
+from octavo.engine.kernels.far_rows import FarPages, attend_far_native, attend_far_torch
 from octavo.engine.kernels.gather import gather_pages_torch
 from octavo.engine.kernels.kv_write import write_kv_torch
 from octavo.engine.kernels.linear import linear_torch
@@ -115,8 +117,7 @@ def blocks_failure(ops: "Ops", arrange: Callable[[Any], Any]) -> str | None:
         tiled = [arrange(matrix) for matrix in matrices]
         problem = _difference(multiply_many(ops, x, tiled[:1], [None])[0], products[0])
         gated = silu_mul_torch(products[0], products[1], torch.bfloat16)
-        problem = problem or _difference(multiply_gated(ops, x, tiled[0], tiled[1]), gated, _BFLOAT16_TOLERANCE)
-        if problem:
+        if problem := problem or _difference(multiply_gated(ops, x, *tiled), gated, _BFLOAT16_TOLERANCE):
             return f"for {kind.name} {problem}"
     states = [AttentionState.empty(33, 4, 32) for _ in range(2)]
     states[0].clear()
@@ -126,7 +127,22 @@ def blocks_failure(ops: "Ops", arrange: Callable[[Any], Any]) -> str | None:
     attend_rows_torch(q, keys, values, cos, sin, seen, 0.2, states[0])
     RowAttention(ops)(q, keys, values, cos, sin, seen, 0.2, states[1], is_first=True)
     results = [state.values / state.total[..., None] for state in states]
-    return _difference(results[1], results[0], _BFLOAT16_TOLERANCE)
+    return _difference(results[1], results[0], _BFLOAT16_TOLERANCE) or _far_failure(ops, source)
+
+
+def _far_failure(ops: "Ops", source: _Source) -> str | None:
+    cos, sin = (angles := source.uniform(50, 16)).cos(), angles.sin()
+    for codec in CODECS.values():
+        layout = PageLayout(codec, 2, 32, 32)
+        slab = encode_pages_torch(source.normal(6, 2, 2, 32, 32), layout)
+        pages = FarPages(source.permutation(6), source.integers(50, (6,)), source.given(0, 5, 6))
+        q, outs = source.normal(40, 4, 32), torch.empty(2, 40, 4, 32, dtype=torch.bfloat16)
+        for attend, out in zip((attend_far_torch, partial(attend_far_native, ops)), outs, strict=True):
+            state = AttentionState(torch.zeros(40, 4), torch.ones(40, 4), torch.ones(40, 4, 32))
+            attend(q, slab, layout, pages, cos, sin, (cos[:40], sin[:40]), 0.2, state, out)
+        if problem := _difference(outs[1], outs[0], _BFLOAT16_TOLERANCE):
+            return f"for far pages of {codec.name} {problem}"
+    return None
 
 
 def _rms_norm(compiled: Callable[..., Any], source: _Source) -> str | None:

@@ -119,7 +119,10 @@ class Loader:
         return slots
 
     def load_selected(self, layer: int, pages: Ids) -> Ids:
-        """`load` for pages that this layer chose: they stay on the device as far as they are worth it."""
+        """`load` for pages that this layer chose: they stay on the device as far as they are worth it.
+
+        Of pages that are all there already it takes any number.
+        """
         pool = self._residency.device
         self._selected.append(pool.key(layer, pages))
         missing = pages[pool.slots[layer, pages] == NOWHERE]

@@ -82,6 +82,10 @@ class Tiers:
         """`load` for pages that this layer chose: they stay on the device as far as they are worth it."""
         return self._loader.load_selected(layer, pages)
 
+    def are_on_device(self, layer: int, pages: Ids) -> bool:
+        """Whether this layer of all these pages is: then `load_selected` takes any number of them."""
+        return bool((self.device.slots[layer, pages] != NOWHERE).all())
+
     def note_selected(self, pages: Mapping[int, Ids]) -> None:
         """What layers chose and read where it is on the device: `load_selected`, without the loading."""
         self._loader.note_selected(pages)

@@ -60,6 +60,18 @@ BLOCK_INLINE void store_pairs(uint16_t *to, V even, V odd) {
     const __m512i halves = (__m512i)_mm512_cvtne2ps_pbh(odd, even);
     _mm512_storeu_si512(to, _mm512_permutexvar_epi16(order, halves));
 }
+/* 2^x within 3e-6 (the best polynomial of its degree from 0 to 1), 0 for what is too small. */
+BLOCK_INLINE V power_of_2(V x) {
+    const V part = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF);
+    V p = v_set1(1.353416524e-02f);
+    p = v_fma(p, part, v_set1(5.201146575e-02f));
+    p = v_fma(p, part, v_set1(2.414427539e-01f));
+    p = v_fma(p, part, v_set1(6.930038350e-01f));
+    p = v_fma(p, part, v_set1(1.000002593f));
+    return _mm512_scalef_ps(p, x);
+}
+BLOCK_INLINE bool any_above(V v, float limit) { return _mm512_cmp_ps_mask(v, v_set1(limit), _CMP_GT_OQ) != 0; }
+
 BLOCK_INLINE void store_halves(uint16_t *to, V v) { _mm256_storeu_si256((__m256i *)to, (__m256i)_mm512_cvtneps_pbh(v)); }
 
 #endif

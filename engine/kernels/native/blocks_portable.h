@@ -46,6 +46,9 @@ BLOCK_INLINE void store_pairs(uint16_t *to, V even, V odd) {
     for (int i = 0; i < 16; i++)
         for (int row = 0; row < 2; row++) to[2 * i + row] = rows[row][i];
 }
+BLOCK_INLINE V power_of_2(V x) { return v_exp(v_mul(x, v_set1(0.69314718055994531f))); }
+BLOCK_INLINE bool any_above(V v, float limit) { return v_highest(v) > limit; }
+
 BLOCK_INLINE void store_halves(uint16_t *to, V v) { v_store_bf16(to, v); }
 
 #endif

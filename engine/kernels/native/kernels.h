@@ -105,6 +105,13 @@ typedef struct {
     uint8_t *keys, *values;         /* [kv_heads, n, page_size, dim] */
 } Gather;
 
+/* Attention of pages of queries over encoded pages, each over its own, all of them: added to the state, and ended. */
+typedef struct {
+    RowAttention rows;      /* of its tokens only kv_heads and dim are there, and neither first nor last */
+    Gather pages;           /* those of all pages of queries, one after the other; neither keys nor values */
+    const int32_t *begins;  /* [pages of queries + 1]: where each page of queries' own begin, and the last one's end */
+} FarAttention;
+
 typedef struct {
     float *highest, *total;  /* [n, heads] */
     float *values;           /* [n, heads, dim] */
@@ -188,6 +195,8 @@ typedef struct {
     void (*multiply_panel)(const Product *product, int64_t panel);
     void (*pack_tokens)(const PackedTokens *tokens, int64_t block, int64_t kv_head);
     void (*attend_rows)(const RowAttention *attention, int64_t block, int64_t kv_head);
+    /* The same over encoded pages. */
+    void (*attend_far)(const FarAttention *attention, int64_t block, int64_t kv_head);
 } KernelTable;
 
 extern const KernelTable portable_kernels;

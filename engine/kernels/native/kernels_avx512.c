@@ -54,5 +54,6 @@ const KernelTable amx_kernels = {
     .multiply_panel = multiply_panel,
     .pack_tokens = pack_tokens,
     .attend_rows = attend_rows,
+    .attend_far = attend_far,
 };
 #endif

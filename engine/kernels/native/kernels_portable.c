@@ -47,4 +47,5 @@ const KernelTable portable_kernels = {
     .multiply_panel = multiply_panel,
     .pack_tokens = pack_tokens,
     .attend_rows = attend_rows,
+    .attend_far = attend_far,
 };

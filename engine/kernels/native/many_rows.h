@@ -42,7 +42,7 @@ typedef struct {
     int64_t n, heads;
     float scale;
     bool fresh;               /* whether the state begins here */
-    float *highest, *total;   /* [n, heads] */
+    float *highest, *total;   /* [n, heads]: what exponentials are relative to, and their sum */
     float *values;            /* [n, heads, dim] */
     uint16_t *out;            /* bfloat16 [n, heads, dim] where this is the end, else NULL */
 } RowAttention;

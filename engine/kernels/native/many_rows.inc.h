@@ -85,3 +85,27 @@ const char *find_rows_problem(const RowAttention *a) {
         if (a->first[i] < 0 || a->last[i] > a->tokens.tokens) return "a query sees tokens that are not there";
     return NULL;
 }
+
+typedef struct {
+    const KernelTable *kernels;
+    const FarAttention *attention;
+} FarContext;
+
+static void attend_far_task(void *context, int64_t task) {
+    const FarContext *c = context;
+    const int64_t kv_heads = c->attention->rows.tokens.kv_heads;
+    c->kernels->attend_far(c->attention, task / kv_heads, task % kv_heads);
+}
+
+void op_attend_far(const KernelTable *kernels, const FarAttention *attention) {
+    FarContext context = {kernels, attention};
+    parallel_for(attend_far_task, &context, divide_up(attention->rows.n, BLOCK) * attention->rows.tokens.kv_heads);
+}
+
+const char *find_far_problem(const FarAttention *f) {
+    const int64_t queries = divide_up(f->rows.n, f->pages.pages.layout.page_size);
+    for (int64_t i = 0; i < queries; i++)
+        if (f->begins[i] < 0 || f->begins[i] > f->begins[i + 1] || f->begins[i + 1] > f->pages.n)
+            return "a page of queries reads pages that are not there";
+    return find_gather_problem(&f->pages);
+}

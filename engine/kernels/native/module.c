@@ -385,6 +385,7 @@ static PyMethodDef ops_methods[] = {
     METHOD(section_bounds, "The bounds of sections of pages."),
     METHOD(multiply_many, "Products of many bfloat16 rows with matrices in tiles."),
     METHOD(attend_rows, "Attention of consecutive queries over tokens that lie side by side, into a state."),
+    METHOD(attend_far, "Attention of pages of queries over encoded pages, each over its own, onto a state."),
     METHOD(sample, "A token drawn from what top-k, top-p and min-p leave."),
     METHOD(selection_bytes, "Bytes of scratch memory for each row of select_pages."),
     METHOD(select_pages, "The pages a query reads, by their bounds."),

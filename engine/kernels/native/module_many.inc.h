@@ -64,3 +64,41 @@ static PyObject *ops_attend_rows(PyObject *object, Arguments arguments, Py_ssize
     RUN(SMALL_WORK + 1, op_attend_rows(self->kernels, &a));
     Py_RETURN_NONE;
 }
+
+/* attend_far(layout, hadamard_size, slab, slots_in_slab, slots, starts, count, cos, sin, angles, begins, q, query_cos, query_sin,
+ * n, heads, scale, highest, total, values, out) */
+static PyObject *ops_attend_far(PyObject *object, Arguments arguments, Py_ssize_t count) {
+    ARGUMENTS(21);
+    FarAttention f = {0};
+    RowAttention *a = &f.rows;
+    Gather *pages = &f.pages;
+    READ_LAYOUT(pages->pages.layout);
+    pages->hadamard_size = INTEGER;
+    pages->pages.data = POINTER;
+    pages->pages.slots = INTEGER;
+    pages->slots = POINTER;
+    pages->starts = POINTER;
+    pages->n = INTEGER;
+    pages->cos = POINTER;
+    pages->sin = POINTER;
+    pages->angles = INTEGER;
+    f.begins = POINTER;
+    a->tokens.kv_heads = pages->pages.layout.kv_heads;
+    a->tokens.dim = pages->pages.layout.dim;
+    a->q = POINTER;
+    a->cos = POINTER;
+    a->sin = POINTER;
+    a->angle_stride = a->tokens.dim / 2;
+    a->n = INTEGER;
+    a->heads = INTEGER;
+    a->scale = (float)REAL;
+    a->highest = POINTER;
+    a->total = POINTER;
+    a->values = POINTER;
+    a->out = POINTER;
+    if (PyErr_Occurred()) return NULL;
+    const char *problem = find_far_problem(&f);
+    REFUSE("attend_far", problem);
+    RUN(SMALL_WORK + 1, op_attend_far(self->kernels, &f));
+    Py_RETURN_NONE;
+}

@@ -12,6 +12,8 @@ bool op_linear(const KernelTable *kernels, const Matrix *matrices, int count, co
 bool op_multiply_many(const KernelTable *kernels, const Product *product);
 void op_attend_rows(const KernelTable *kernels, const RowAttention *attention);
 const char *find_rows_problem(const RowAttention *attention);
+void op_attend_far(const KernelTable *kernels, const FarAttention *attention);
+const char *find_far_problem(const FarAttention *attention);
 
 /* The rows of a matrix as float32 or bfloat16 [rows, cols]. */
 void op_dequantize(const KernelTable *kernels, const Matrix *matrix, int64_t cols, void *out, bool out_bf16);

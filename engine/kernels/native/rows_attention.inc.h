@@ -1,9 +1,11 @@
-/* Attention of many queries over keys and values that lie side by side: see many_rows.h. Included after products.inc.h.
+/* Attention of many queries over keys and values that lie side by side, or over encoded pages: see many_rows.h. Included
+ * after codec.inc.h and products.inc.h.
  *
  * A task takes BLOCK queries of each head of one KV head, and the tokens SPAN at a time, as in FlashAttention (Dao et al.
- * 2022): scores, their exponentials relative to the highest so far, and the values so weighted. */
+ * 2022): scores, their exponentials relative to a high one, and the values so weighted. */
 
-enum { SPAN = 128 };
+/* Pages of more dimensions than SPAN_DIM are read fewer at a time; MOST_SLOTS heads of the least dimension stay at hand. */
+enum { SPAN = 128, SPAN_DIM = 128, MOST_SLOTS = MOST_DIM / BLOCK };
 
 /* See KernelTable.pack_tokens. */
 static BLOCK_TARGET void pack_tokens(const PackedTokens *t, int64_t block, int64_t kv_head) {
@@ -29,49 +31,65 @@ static BLOCK_TARGET void pack_tokens(const PackedTokens *t, int64_t block, int64
     }
 }
 
+/* Of as many heads as there is room for, one after the other: queries, and their state. */
 typedef struct {
     _Alignas(64) uint16_t q[BLOCK * MOST_DIM];
-    uint16_t weights[BLOCK * SPAN];
-    float scores[BLOCK * SPAN];
     float values[BLOCK * MOST_DIM];
-    float highest[BLOCK], total[BLOCK];
+    V total[MOST_SLOTS][BLOCK];  /* lane by lane */
+    float highest[MOST_SLOTS][BLOCK];
+    float scores[BLOCK * SPAN];
+    uint16_t weights[BLOCK * SPAN];
+    int32_t first[BLOCK], last[BLOCK];  /* what each query sees of the span at hand */
 } RowsBlock;
 
+/* Up to SPAN tokens of a KV head, as in PackedTokens. */
+typedef struct {
+    const uint16_t *keys, *values;
+    int64_t width, value_stride;  /* tokens, a multiple of BLOCK; from the values' 32 channels to the next 32 */
+} Span;
+
 /* The queries of a head, rotated, and its state; rows that are not there are zero. */
-BLOCK_INLINE void load_rows(const RowAttention *a, int64_t row, int64_t rows, int64_t head, RowsBlock *b) {
+BLOCK_INLINE void load_rows(const RowAttention *a, int64_t row, int64_t rows, int64_t head, int64_t at_hand, RowsBlock *b) {
     const int64_t dim = a->tokens.dim;
-    float rotated[MOST_DIM];
+    uint16_t *q = b->q + at_hand * BLOCK * dim;
+    float *values = b->values + at_hand * BLOCK * dim, rotated[MOST_DIM];
     for (int64_t r = 0; r < BLOCK; r++) {
         const int64_t at = (row + r) * a->heads + head, angles = (row + r) * a->angle_stride;
         const bool there = r < rows;
         if (there) rotate(a->q + at * dim, a->cos + angles, a->sin + angles, dim, rotated);
-        for (int64_t i = 0; i < dim; i += 16) store_halves(b->q + r * dim + i, there ? v_load(rotated + i) : v_zero());
+        for (int64_t i = 0; i < dim; i += 16) store_halves(q + r * dim + i, there ? v_load(rotated + i) : v_zero());
         const bool goes_on = there && !a->fresh;
-        b->highest[r] = goes_on ? a->highest[at] : -INFINITY;
-        b->total[r] = goes_on ? a->total[at] : 0;
+        float total[16] = {goes_on ? a->total[at] : 0};
+        b->highest[at_hand][r] = goes_on ? a->highest[at] : -INFINITY;
+        b->total[at_hand][r] = v_load(total);
         for (int64_t i = 0; i < dim; i += 16)
-            v_store(b->values + r * dim + i, goes_on ? v_load(a->values + at * dim + i) : v_zero());
+            v_store(values + r * dim + i, goes_on ? v_load(a->values + at * dim + i) : v_zero());
     }
 }
 
-BLOCK_INLINE void store_rows(const RowAttention *a, int64_t row, int64_t rows, int64_t head, const RowsBlock *b) {
+BLOCK_INLINE void store_rows(const RowAttention *a, int64_t row, int64_t rows, int64_t head, int64_t at_hand,
+                             const RowsBlock *b) {
     const int64_t dim = a->tokens.dim;
     for (int64_t r = 0; r < rows; r++) {
         const int64_t at = (row + r) * a->heads + head;
-        a->highest[at] = b->highest[r];
-        a->total[at] = b->total[r];
-        const V inverse = v_set1(1 / b->total[r]);
+        const float total = v_sum(b->total[at_hand][r]);
+        const V inverse = v_set1(1 / total);
+        a->highest[at] = b->highest[at_hand][r];
+        a->total[at] = total;
         for (int64_t i = 0; i < dim; i += 16) {
-            const V values = v_load(b->values + r * dim + i);
+            const V values = v_load(b->values + (at_hand * BLOCK + r) * dim + i);
             if (a->out != NULL) store_halves(a->out + at * dim + i, v_mul(values, inverse));
             else v_store(a->values + at * dim + i, values);
         }
     }
 }
 
-/* One query's scores of the tokens from `first` to before `last` of `width` become weights; those of others zero. */
+/* One row's scores of `width` tokens, of which it sees those from `first` to before `last`: their weights, of the others
+ * zero. What exponentials are relative to, `highest`, grows when a score is SLACK above it: sums have room for that, and
+ * seldom is all that was summed to be scaled anew (as in FlashAttention 4). */
 BLOCK_INLINE void weigh_row(float *scores, int64_t first, int64_t last, int64_t width, float scale, int64_t dim,
-                            float *highest, float *total, float *values, uint16_t *weights) {
+                            float *highest, V *total, float *values, uint16_t *weights) {
+    const float SLACK = 16, LOG2_E = 1.44269504088896341f;
     if (first >= last) {
         memset(weights, 0, (size_t)width * sizeof(uint16_t));
         return;
@@ -80,51 +98,47 @@ BLOCK_INLINE void weigh_row(float *scores, int64_t first, int64_t last, int64_t 
     for (int64_t i = last; i < width; i++) scores[i] = -INFINITY;
     V most = v_load(scores);
     for (int64_t i = 16; i < width; i += 16) most = v_max(most, v_load(scores + i));
-    const float now = v_highest(most) * scale;
-    if (now > *highest) {
+    if (any_above(most, (*highest + SLACK) / scale)) {
+        const float now = v_highest(most) * scale;
         const V factor = v_exp(v_set1(*highest - now));
-        *total *= v_highest(factor);
+        *total = v_mul(*total, factor);
         for (int64_t i = 0; i < dim; i += 16) v_store(values + i, v_mul(v_load(values + i), factor));
         *highest = now;
     }
-    const V shift = v_set1(-*highest);
-    V sum = v_zero();
-    for (int64_t i = 0; i < width; i += 16) {
-        const V weight = v_exp(v_fma(v_load(scores + i), v_set1(scale), shift));
-        sum = v_add(sum, weight);
-        store_halves(weights + i, weight);
+    const V factor = v_set1(scale * LOG2_E), shift = v_set1(-*highest * LOG2_E);
+    V sum = *total;
+    for (int64_t i = 0; i < width; i += 32) {
+        const V low = power_of_2(v_fma(v_load(scores + i), factor, shift));
+        const V high = power_of_2(v_fma(v_load(scores + i + 16), factor, shift));
+        sum = v_add(sum, v_add(low, high));
+        store_halves(weights + i, low);
+        store_halves(weights + i + 16, high);
     }
-    *total += v_sum(sum);
+    *total = sum;
     for (int64_t i = 0; i < first; i++) weights[i] = 0;
     for (int64_t i = last; i < width; i++) weights[i] = 0;
 }
 
-/* `width` tokens from `token` on, a multiple of BLOCK. */
-BLOCK_INLINE void attend_span(const RowAttention *a, int64_t row, int64_t rows, int64_t kv_head, int64_t token,
-                              int64_t width, RowsBlock *b) {
-    const PackedTokens *t = &a->tokens;
-    const int64_t dim = t->dim, blocks = (t->tokens + BLOCK - 1) / BLOCK, block = token / BLOCK;
+BLOCK_INLINE void attend_span(const Span *span, int64_t dim, float scale, int64_t at_hand, RowsBlock *b) {
+    const int64_t width = span->width;
+    float *values = b->values + at_hand * BLOCK * dim;
     for (int64_t i = 0; i < width; i += BLOCK)
-        multiply_block(b->q, dim, t->packed_keys + (kv_head * blocks + block + i / BLOCK) * BLOCK * dim, dim / BLOCK, NULL,
-                       0, b->scores + i, SPAN);
-    for (int64_t r = 0; r < BLOCK; r++) {
-        int64_t first = 0, last = 0;
-        if (r < rows) {
-            first = a->first[row + r] > token ? a->first[row + r] - token : 0;
-            last = a->last[row + r] - token < width ? a->last[row + r] - token : width;
-        }
-        weigh_row(b->scores + r * SPAN, first, last, width, a->scale, dim, &b->highest[r], &b->total[r],
-                  b->values + r * dim, b->weights + r * SPAN);
-    }
+        multiply_block(b->q + at_hand * BLOCK * dim, dim, span->keys + i * dim, dim / BLOCK, NULL, 0, b->scores + i, SPAN);
+    for (int64_t r = 0; r < BLOCK; r++)
+        weigh_row(b->scores + r * SPAN, b->first[r], b->last[r], width, scale, dim, &b->highest[at_hand][r],
+                  &b->total[at_hand][r], values + r * dim, b->weights + r * SPAN);
     for (int64_t d = 0; d < dim; d += BLOCK)
-        multiply_block(b->weights, SPAN, t->packed_values + ((kv_head * (dim / BLOCK) + d / BLOCK) * blocks + block) * PANEL_UNIT,
-                       width / BLOCK, b->values + d, dim, b->values + d, dim);
+        multiply_block(b->weights, SPAN, span->values + d / BLOCK * span->value_stride, width / BLOCK, values + d, dim,
+                       values + d, dim);
 }
 
 /* See KernelTable.attend_rows. */
 static BLOCK_TARGET void attend_rows(const RowAttention *a, int64_t block, int64_t kv_head) {
-    const int64_t row = block * BLOCK, rows = a->n - row < BLOCK ? a->n - row : BLOCK;
-    const int64_t group = a->heads / a->tokens.kv_heads;
+    const PackedTokens *t = &a->tokens;
+    const int64_t row = block * BLOCK, rows = a->n - row < BLOCK ? a->n - row : BLOCK, dim = t->dim;
+    const int64_t blocks = (t->tokens + BLOCK - 1) / BLOCK, end = (kv_head + 1) * (a->heads / t->kv_heads);
+    const uint16_t *keys = t->packed_keys + kv_head * blocks * BLOCK * dim;
+    const uint16_t *values = t->packed_values + kv_head * blocks * BLOCK * dim;
     int64_t first = a->first[row], last = a->last[row];
     for (int64_t r = 1; r < rows; r++) {
         if (a->first[row + r] < first) first = a->first[row + r];
@@ -132,13 +146,160 @@ static BLOCK_TARGET void attend_rows(const RowAttention *a, int64_t block, int64
     }
     blocks_begin();
     RowsBlock b;
-    for (int64_t head = kv_head * group; head < (kv_head + 1) * group; head++) {
-        load_rows(a, row, rows, head, &b);
+    for (int64_t head = end - a->heads / t->kv_heads; head < end; head += MOST_DIM / dim) {
+        const int64_t heads = end - head < MOST_DIM / dim ? end - head : MOST_DIM / dim;
+        for (int64_t h = 0; h < heads; h++) load_rows(a, row, rows, head + h, h, &b);
         for (int64_t token = first / BLOCK * BLOCK; token < last; token += SPAN) {
-            const int64_t left = (last - token + BLOCK - 1) / BLOCK * BLOCK;
-            attend_span(a, row, rows, kv_head, token, left < SPAN ? left : SPAN, &b);
+            const int64_t left = (last - token + BLOCK - 1) / BLOCK * BLOCK, width = left < SPAN ? left : SPAN;
+            const Span span = {keys + token * dim, values + token / BLOCK * PANEL_UNIT, width, blocks * PANEL_UNIT};
+            for (int64_t r = 0; r < BLOCK; r++) {
+                b.first[r] = r < rows && a->first[row + r] > token ? (int32_t)(a->first[row + r] - token) : 0;
+                b.last[r] = r >= rows ? 0 : a->last[row + r] - token < width ? (int32_t)(a->last[row + r] - token) : (int32_t)width;
+            }
+            for (int64_t h = 0; h < heads; h++) attend_span(&span, dim, a->scale, h, &b);
         }
-        store_rows(a, row, rows, head, &b);
+        for (int64_t h = 0; h < heads; h++) store_rows(a, row, rows, head + h, h, &b);
+    }
+    blocks_end();
+}
+
+/* Of BLOCK tokens of a page from `token` on, 16 in the first or second half, channels `channel` to `channel` + 15 of their
+ * keys: a vector for each. */
+BLOCK_INLINE void load_channels(const int bits, const Layout *l, const HeadPage *page, const float *scales,
+                                const float *zeros, int64_t channel, int64_t token, const int half, V x[16]) {
+    if (bits >= 16) {
+        for (int i = 0; i < 16; i++)
+            x[i] = load_any(page->keys, (token + 16 * half + i) * l->dim + channel, bits == 16);
+        v_transpose(x);
+        return;
+    }
+    for (int i = 0; i < 16; i++) {
+        const V codes = load_codes(bits, page->keys + (channel + i) * key_row_bytes(l), token, half);
+        x[i] = v_fma(codes, v_set1(scales[channel + i]), v_set1(zeros[channel + i]));
+        if (bits == 4 && token == 0 && half == 0) {  /* the first token stands beside the codes */
+            float tokens[16], first[16];
+            v_store(tokens, x[i]);
+            v_store(first, v_load_bf16((const uint16_t *)page->first_token + channel));
+            tokens[0] = first[i];
+            x[i] = v_load(tokens);
+        }
+    }
+}
+
+/* Keys of BLOCK tokens of a page, rotated by its start, and values as the codec rotates them: arranged for multiplying. */
+BLOCK_INLINE void pack_keys(const int bits, const Layout *l, const HeadPage *page, int64_t token, const float *cos,
+                            const float *sin, uint16_t *to) {
+    const int64_t dim = l->dim;
+    float scales[MOST_DIM], zeros[MOST_DIM];
+    for (int64_t i = 0; i < dim && bits < 16; i += 16) {
+        v_store(scales + i, load_half(page->key_scales, i));
+        v_store(zeros + i, load_half(page->key_zeros, i));
+    }
+    for (int half = 0; half < 2; half++)
+        for (int64_t i = 0; i < dim / 2; i += 16) {
+            const int64_t other = i + dim / 2;
+            V x[16], y[16];
+            load_channels(bits, l, page, scales, zeros, i, token, half, x);
+            load_channels(bits, l, page, scales, zeros, other, token, half, y);
+            for (int j = 0; j < 16; j++) {
+                const V c = v_set1(cos[i + j]), s = v_set1(sin[i + j]), first = x[j];
+                x[j] = v_sub(v_mul(first, c), v_mul(y[j], s));
+                y[j] = v_fma(y[j], c, v_mul(first, s));
+            }
+            for (int j = 0; j < 16; j += 2) {
+                store_pairs(to + i / BLOCK * PANEL_UNIT + 512 * half + (i % BLOCK + j) * 16, x[j], x[j + 1]);
+                store_pairs(to + other / BLOCK * PANEL_UNIT + 512 * half + (other % BLOCK + j) * 16, y[j], y[j + 1]);
+            }
+        }
+}
+
+BLOCK_INLINE void pack_values(const int bits, const Layout *l, const HeadPage *page, int64_t token, int64_t stride,
+                              uint16_t *to) {
+    const int64_t row_bytes = value_row_bytes(l);
+    for (int64_t k = 0; k < l->dim / GROUP; k++, to += stride) {
+        float scales[BLOCK], zeros[BLOCK];
+        for (int half = 0; half < 2 && bits < 16; half++) {
+            v_store(scales + 16 * half, load_half(page->value_scales + k * value_scale_row(l), token + 16 * half));
+            v_store(zeros + 16 * half, load_half(page->value_zeros + k * value_scale_row(l), token + 16 * half));
+        }
+        for (int t = 0; t < BLOCK; t += 2)
+            for (int half = 0; half < 2; half++) {
+                V x[2];
+                for (int odd = 0; odd < 2; odd++) {
+                    const uint8_t *row = page->values + (token + t + odd) * row_bytes;
+                    x[odd] = bits >= 16 ? load_any(row, GROUP * k + 16 * half, bits == 16)
+                                        : v_fma(load_codes(bits, row, GROUP * k, half), v_set1(scales[t + odd]),
+                                                v_set1(zeros[t + odd]));
+                }
+                store_pairs(to + 512 * half + 16 * t, x[0], x[1]);
+            }
+    }
+}
+
+#define PACK_FUNCTIONS(BITS)                                                                                             \
+    static BLOCK_TARGET void pack_keys_##BITS(const Layout *l, const HeadPage *page, int64_t token, const float *cos,    \
+                                              const float *sin, uint16_t *to) {                                          \
+        pack_keys(BITS, l, page, token, cos, sin, to);                                                                   \
+    }                                                                                                                    \
+    static BLOCK_TARGET void pack_values_##BITS(const Layout *l, const HeadPage *page, int64_t token, int64_t stride,    \
+                                                uint16_t *to) {                                                          \
+        pack_values(BITS, l, page, token, stride, to);                                                                   \
+    }
+PACK_FUNCTIONS(4)
+PACK_FUNCTIONS(8)
+PACK_FUNCTIONS(16)
+PACK_FUNCTIONS(32)
+
+/* BLOCK tokens of page `number` of those that are read. */
+BLOCK_INLINE void pack_block(const Gather *g, int64_t number, int64_t token, int64_t kv_head, int64_t stride,
+                             uint16_t *keys, uint16_t *values) {
+    static void (*const keys_of[])(const Layout *, const HeadPage *, int64_t, const float *, const float *, uint16_t *) = {
+        pack_keys_4, pack_keys_8, pack_keys_16, pack_keys_32};
+    static void (*const values_of[])(const Layout *, const HeadPage *, int64_t, int64_t, uint16_t *) = {
+        pack_values_4, pack_values_8, pack_values_16, pack_values_32};
+    const Layout *l = &g->pages.layout;
+    const HeadPage page = head_page(&g->pages, g->slots[number], kv_head);
+    const int64_t angles = g->starts[number] * (l->dim / 2);
+    keys_of[bits_index(l->key_bits)](l, &page, token, g->cos + angles, g->sin + angles, keys);
+    values_of[bits_index(l->value_bits)](l, &page, token, stride, values);
+}
+
+/* Sums of values as the codec rotates them, or back: its rotation is its own inverse. */
+BLOCK_INLINE void turn_sums(const Gather *g, int64_t heads, RowsBlock *b) {
+    const int64_t dim = g->pages.layout.dim;
+    for (int64_t r = 0; r < heads * BLOCK && g->pages.layout.value_bits == 4; r++)
+        hadamard(b->values + r * dim, dim, g->hadamard_size);
+}
+
+/* See KernelTable.attend_far. */
+static BLOCK_TARGET void attend_far(const FarAttention *f, int64_t block, int64_t kv_head) {
+    const RowAttention *a = &f->rows;
+    const Gather *g = &f->pages;
+    const int64_t row = block * BLOCK, rows = a->n - row < BLOCK ? a->n - row : BLOCK, dim = a->tokens.dim;
+    const int64_t per_page = g->pages.layout.page_size / BLOCK, group = a->heads / a->tokens.kv_heads;
+    const int64_t begin = f->begins[block / per_page] * per_page, end = f->begins[block / per_page + 1] * per_page;
+    const int64_t most = dim <= SPAN_DIM ? SPAN / BLOCK : SPAN * SPAN_DIM / dim / BLOCK;
+    _Alignas(64) uint16_t keys[SPAN * SPAN_DIM], values[SPAN * SPAN_DIM];
+    blocks_begin();
+    RowsBlock b;
+    for (int64_t head = kv_head * group; head < (kv_head + 1) * group; head += MOST_DIM / dim) {
+        const int64_t left = (kv_head + 1) * group - head, heads = left < MOST_DIM / dim ? left : MOST_DIM / dim;
+        for (int64_t h = 0; h < heads; h++) load_rows(a, row, rows, head + h, h, &b);
+        turn_sums(g, heads, &b);
+        for (int64_t at = begin; at < end; at += most) {
+            const int64_t count = end - at < most ? end - at : most, stride = most * PANEL_UNIT;
+            for (int64_t i = 0; i < count; i++)
+                pack_block(g, (at + i) / per_page, (at + i) % per_page * BLOCK, kv_head, stride, keys + i * BLOCK * dim,
+                           values + i * PANEL_UNIT);
+            const Span span = {keys, values, count * BLOCK, stride};
+            for (int64_t r = 0; r < BLOCK; r++) {
+                b.first[r] = 0;
+                b.last[r] = r < rows ? (int32_t)span.width : 0;
+            }
+            for (int64_t h = 0; h < heads; h++) attend_span(&span, dim, a->scale, h, &b);
+        }
+        turn_sums(g, heads, &b);
+        for (int64_t h = 0; h < heads; h++) store_rows(a, row, rows, head + h, h, &b);
     }
     blocks_end();
 }

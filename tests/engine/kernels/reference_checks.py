@@ -6,6 +6,7 @@ As a script it makes every check of the kernels it is told, "native" or "triton"
 import sys
 import traceback
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from octavo.engine.kernels.activation import silu_mul_torch
 from octavo.engine.kernels.bounds import page_bounds_torch, section_bounds_torch
 from octavo.engine.kernels.dispatch import Kernels, load_kernels
 from octavo.engine.kernels.encode import encode_pages_torch
+from octavo.engine.kernels.far_rows import FarPages, attend_far_native, attend_far_torch
 from octavo.engine.kernels.gather import gather_pages_torch
 from octavo.engine.kernels.kv_write import write_kv_torch
 from octavo.engine.kernels.linear import linear_torch
@@ -229,6 +231,17 @@ def many_rows(kernels: Kernels, device: str) -> None:
             attend_rows_torch(q, *pairs, cos, sin, seen, 0.2, states[0])
             attend(q, *pairs, cos, sin, seen, 0.2, states[1], is_first=not turn, out=out if turn else None)
         close(out, (states[0].values / states[0].total[..., None]).bfloat16(), 2**-6)
+    for seed, name in enumerate(CODECS):
+        case, layout = Case(seed, device), PageLayout(CODECS[name], 2, (32, 64)[seed % 2], (32, 64, 96, 160, 256)[seed])
+        rows, dim, slab = 70, layout.head_dim, encode_pages_torch(case.kv(layout, 8), layout)
+        begins = torch.tensor((0, 5, 6, 12)).int() if seed % 2 == 0 else torch.tensor((0, 3, 12)).int()
+        pages = FarPages(case.integers(8, 12), case.integers(ANGLES, 12), begins)
+        q, (cos, sin), outs = case.normal(rows, 6, dim) / dim, case.angles(dim), []
+        for attend in (attend_far_torch, partial(attend_far_native, ops)):
+            state = AttentionState(torch.zeros(rows, 6), torch.ones(rows, 6), torch.ones(rows, 6, dim))
+            outs.append(torch.empty(rows, 6, dim, dtype=torch.bfloat16))
+            attend(q, slab, layout, pages, cos, sin, (cos[:rows], sin[:rows]), 0.2, state, outs[-1])
+        close(outs[1], outs[0], 2**-6)
 
 
 def _rounded(matrix: BlockMatrix) -> BlockMatrix:
