@@ -7,6 +7,7 @@ cut into chunks, and before the prompt's last pages on nothing but what came bef
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import groupby
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from octavo.engine.kernels.far_rows import FarPages
 from octavo.engine.kernels.select import SelectionLimits
 from octavo.engine.kv.pools import Ids
 from octavo.engine.kv.sequence_pages import SequencePages
+from octavo.engine.model.rope import rotate
 
 
 class SparsePrefillAttention(PrefillAttention):
@@ -111,27 +113,36 @@ class SparsePrefillAttention(PrefillAttention):
 
     def _select(self, layer: int, q: Tensor, lse: Tensor) -> tuple[Ids, Ids]:
         """Far pages of every page of queries: indices `[pages, cap]`, and how many."""
-        page_size = self._pool.page_size
         if not max(self._num_far):
             none = np.zeros(len(self._numbers), dtype=np.int64)
             return none[:, None], none
-        pooled, read = [], []
-        for at in range(len(self._numbers)):
-            rows = slice(at * page_size, min((at + 1) * page_size, self._length))
-            # Pages stand at distances from the page of queries; within it, queries differ by their offset.
-            queries = q[rows] if self._is_past[at] else Angles(self._rope, 0, len(q[rows])).rotate(q[rows])
-            pooled.append(queries.mean(dim=0))
-            read.append(lse[:, rows].mean(dim=1))
+        pooled, read = self._pooled(q, lse)
         parts = [
             self._setup.select_far(
-                layer, torch.stack(pooled[rows])[:, None], self._pages, self._far_counts[rows],
+                layer, pooled[rows, None], self._pages, self._far_counts[rows],
                 self._distances if len(self._distances) == 1 else self._distances[rows],
-                torch.stack(read[rows])[:, None].float(), limits,
+                read[rows, None].float(), limits,
             )
             for rows, limits in self._limits
         ]  # fmt: skip
         chosen, counts = (torch.cat(part) for part in zip(*parts, strict=True))
         return chosen.cpu().numpy().astype(np.int64), counts.cpu().numpy().astype(np.int64)
+
+    def _pooled(self, q: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
+        """Of each page of queries the mean query `[pages, heads, d]` and log-sum `[pages, heads]`."""
+        page_size, heads = self._pool.page_size, q.shape[1]
+        pooled, read = [], []
+        sizes = [min(page_size, self._length - at * page_size) for at in range(len(self._numbers))]
+        for (size, is_past), alike in groupby(zip(sizes, self._is_past, strict=True)):
+            first, count = sum(len(part) for part in pooled), len(list(alike))
+            rows = slice(first * page_size, first * page_size + count * size)
+            queries = q[rows].view(count, size, heads, -1)
+            if not is_past:  # pages stand at distances from the page of queries; within it, they differ by their offset
+                angles = Angles(self._rope, 0, size)
+                queries = rotate(queries, angles.cos[:, None], angles.sin[:, None])
+            pooled.append(queries.mean(dim=1))
+            read.append(lse.t()[rows].reshape(count, size, heads).mean(dim=1))
+        return torch.cat(pooled), torch.cat(read)
 
     def _limits_of_pages(self, question: int | None) -> list[tuple[slice, SelectionLimits]]:
         every = len(self._numbers)

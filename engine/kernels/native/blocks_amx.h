@@ -72,6 +72,9 @@ BLOCK_INLINE V power_of_2(V x) {
 }
 BLOCK_INLINE bool any_above(V v, float limit) { return _mm512_cmp_ps_mask(v, v_set1(limit), _CMP_GT_OQ) != 0; }
 
+BLOCK_INLINE void store_all_halves(uint16_t *to, V low, V high) {
+    _mm512_storeu_si512(to, (__m512i)_mm512_cvtne2ps_pbh(high, low));
+}
 BLOCK_INLINE void store_halves(uint16_t *to, V v) { _mm256_storeu_si256((__m256i *)to, (__m256i)_mm512_cvtneps_pbh(v)); }
 
 #endif

@@ -50,5 +50,9 @@ BLOCK_INLINE V power_of_2(V x) { return v_exp(v_mul(x, v_set1(0.6931471805599453
 BLOCK_INLINE bool any_above(V v, float limit) { return v_highest(v) > limit; }
 
 BLOCK_INLINE void store_halves(uint16_t *to, V v) { v_store_bf16(to, v); }
+BLOCK_INLINE void store_all_halves(uint16_t *to, V low, V high) {
+    v_store_bf16(to, low);
+    v_store_bf16(to + 16, high);
+}
 
 #endif

@@ -39,7 +39,8 @@ typedef struct {
     float highest[MOST_SLOTS][BLOCK];
     float scores[BLOCK * SPAN];
     uint16_t weights[BLOCK * SPAN];
-    int32_t first[BLOCK], last[BLOCK];  /* what each query sees of the span at hand */
+    int32_t first[BLOCK], last[BLOCK];  /* what each query sees of the span at hand, */
+    bool sees_all;                      /* and whether that is a whole SPAN for all */
 } RowsBlock;
 
 /* Up to SPAN tokens of a KV head, as in PackedTokens. */
@@ -111,8 +112,7 @@ BLOCK_INLINE void weigh_row(float *scores, int64_t first, int64_t last, int64_t 
         const V low = power_of_2(v_fma(v_load(scores + i), factor, shift));
         const V high = power_of_2(v_fma(v_load(scores + i + 16), factor, shift));
         sum = v_add(sum, v_add(low, high));
-        store_halves(weights + i, low);
-        store_halves(weights + i + 16, high);
+        store_all_halves(weights + i, low, high);
     }
     *total = sum;
     for (int64_t i = 0; i < first; i++) weights[i] = 0;
@@ -124,9 +124,12 @@ BLOCK_INLINE void attend_span(const Span *span, int64_t dim, float scale, int64_
     float *values = b->values + at_hand * BLOCK * dim;
     for (int64_t i = 0; i < width; i += BLOCK)
         multiply_block(b->q + at_hand * BLOCK * dim, dim, span->keys + i * dim, dim / BLOCK, NULL, 0, b->scores + i, SPAN);
-    for (int64_t r = 0; r < BLOCK; r++)
-        weigh_row(b->scores + r * SPAN, b->first[r], b->last[r], width, scale, dim, &b->highest[at_hand][r],
-                  &b->total[at_hand][r], values + r * dim, b->weights + r * SPAN);
+    for (int64_t r = 0; r < BLOCK; r++) {
+        float *scores = b->scores + r * SPAN, *highest = &b->highest[at_hand][r];
+        V *total = &b->total[at_hand][r];
+        if (b->sees_all) weigh_row(scores, 0, SPAN, SPAN, scale, dim, highest, total, values + r * dim, b->weights + r * SPAN);
+        else weigh_row(scores, b->first[r], b->last[r], width, scale, dim, highest, total, values + r * dim, b->weights + r * SPAN);
+    }
     for (int64_t d = 0; d < dim; d += BLOCK)
         multiply_block(b->weights, SPAN, span->values + d / BLOCK * span->value_stride, width / BLOCK, values + d, dim,
                        values + d, dim);
@@ -152,9 +155,12 @@ static BLOCK_TARGET void attend_rows(const RowAttention *a, int64_t block, int64
         for (int64_t token = first / BLOCK * BLOCK; token < last; token += SPAN) {
             const int64_t left = (last - token + BLOCK - 1) / BLOCK * BLOCK, width = left < SPAN ? left : SPAN;
             const Span span = {keys + token * dim, values + token / BLOCK * PANEL_UNIT, width, blocks * PANEL_UNIT};
+            b.sees_all = width == SPAN;
             for (int64_t r = 0; r < BLOCK; r++) {
-                b.first[r] = r < rows && a->first[row + r] > token ? (int32_t)(a->first[row + r] - token) : 0;
-                b.last[r] = r >= rows ? 0 : a->last[row + r] - token < width ? (int32_t)(a->last[row + r] - token) : (int32_t)width;
+                const int64_t from = r < rows ? a->first[row + r] - token : 0, to = r < rows ? a->last[row + r] - token : 0;
+                b.first[r] = from > 0 ? (int32_t)from : 0;
+                b.last[r] = to < width ? (int32_t)to : (int32_t)width;
+                b.sees_all &= b.first[r] == 0 && b.last[r] == width;
             }
             for (int64_t h = 0; h < heads; h++) attend_span(&span, dim, a->scale, h, &b);
         }
@@ -292,6 +298,7 @@ static BLOCK_TARGET void attend_far(const FarAttention *f, int64_t block, int64_
                 pack_block(g, (at + i) / per_page, (at + i) % per_page * BLOCK, kv_head, stride, keys + i * BLOCK * dim,
                            values + i * PANEL_UNIT);
             const Span span = {keys, values, count * BLOCK, stride};
+            b.sees_all = span.width == SPAN && rows == BLOCK;
             for (int64_t r = 0; r < BLOCK; r++) {
                 b.first[r] = 0;
                 b.last[r] = r < rows ? (int32_t)span.width : 0;
