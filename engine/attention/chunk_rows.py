@@ -15,7 +15,7 @@ from torch import Tensor
 from octavo.engine.attention.products import Merged, attend
 from octavo.engine.attention.setup import AttentionSetup
 from octavo.engine.kernels.far_rows import FarPages
-from octavo.engine.kernels.many_rows import Seen
+from octavo.engine.kernels.many_rows import Run, Seen
 from octavo.engine.kernels.paged_attention import AttentionState
 from octavo.engine.model.rope import RopeTable, rotate
 
@@ -145,30 +145,34 @@ class NativeRows:
 
     def __init__(self, setup: AttentionSetup, q: Tensor, angles: Angles, state: AttentionState) -> None:
         self._setup, self._q, self._angles, self._state = setup, q, angles, state
+        self._runs: list[Run] = []  # to be read with what comes next: rows are loaded and stored once for all
         self._is_empty = True
         self._out: Tensor | None = None
 
     def add(self, tokens: KeysAndValues, sight: Sight | None) -> None:
+        if self._runs:
+            self._read(slice(None), self._angles, self._runs)
         seen = Seen.everything(len(self._q), tokens[0].shape[1]) if sight is None else sight.seen
-        self._add(slice(None), self._angles, tokens, seen)
+        self._runs = [Run(*tokens, seen)]
 
     def add_own(
         self, encoded: KeysAndValues | None, computed: KeysAndValues, sights: OwnSights, *, is_last: bool
     ) -> None:
         if encoded is not None:
-            self._add(slice(None), self._angles, encoded, sights.encoded.seen)
+            self._runs.append(Run(*encoded, sights.encoded.seen))
         if is_last:
             self._out = torch.empty(self._q.shape, dtype=torch.bfloat16)
-        self._add(slice(None), self._angles, computed, sights.computed.seen, self._out)
+        self._read(slice(None), self._angles, [*self._runs, Run(*computed, sights.computed.seen)], self._out)
 
     def add_far(self, rows: slice, angles: Angles, tokens: KeysAndValues) -> None:
-        self._add(rows, angles, tokens, Seen.everything(len(self._q[rows]), tokens[0].shape[1]))
+        seen = Seen.everything(len(self._q[rows]), tokens[0].shape[1])
+        self._read(rows, angles, [Run(*tokens, seen)])
 
-    def _add(self, rows: slice, angles: Angles, tokens: KeysAndValues, seen: Seen, out: Tensor | None = None) -> None:
-        setup, turn = self._setup, (angles.cos, angles.sin)
+    def _read(self, rows: slice, angles: Angles, runs: list[Run], out: Tensor | None = None) -> None:
+        setup, state = self._setup, self._state_of(rows)
         assert setup.attend_rows is not None
         setup.attend_rows(
-            self._q[rows], *tokens, *turn, seen, setup.scale, self._state_of(rows), is_first=self._is_empty, out=out
+            self._q[rows], runs, angles.cos, angles.sin, setup.scale, state, is_first=self._is_empty, out=out
         )
         self._is_empty = False
 

@@ -11,18 +11,13 @@ class Ops:
     def multiply_many(self, x: int, n: int, cols: int, gated: int | None, *matrices: int | None) -> None: ...
     def attend_rows(
         self,
-        keys: int,
-        values: int,
         kv_heads: int,
-        tokens: int,
         dim: int,
         packed: int,
         q: int,
         cos: int,
         sin: int,
         angle_stride: int,
-        first: int,
-        last: int,
         n: int,
         heads: int,
         scale: float,
@@ -31,7 +26,7 @@ class Ops:
         state_values: int,
         fresh: bool,
         out: int | None,
-        /,
+        *runs: int,
     ) -> None: ...
     def attend_far(
         self,

@@ -102,6 +102,7 @@ def attend_far_native(
         *(describe(layout), layout.hadamard_size, slab.data_ptr(), slab.shape[0]),
         *(far.slots.data_ptr(), far.starts.data_ptr(), len(far.slots)),
         *(cos.data_ptr(), sin.data_ptr(), cos.shape[0], far.begins.data_ptr()),
-        *(q.data_ptr(), turns[0].data_ptr(), turns[1].data_ptr(), n, heads, scale),
+        *(q.data_ptr(), turns[0].data_ptr(), turns[1].data_ptr(), n, heads),
+        scale,
         *(state.highest.data_ptr(), state.total.data_ptr(), state.values.data_ptr(), out.data_ptr()),
     )

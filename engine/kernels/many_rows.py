@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 BLOCK = 32
 """Rows and columns that are multiplied at a time: a constant of the C code."""
+MOST_RUNS = 4
+"""Runs of tokens that one call takes: another one."""
 
 
 def multiply_many(ops: Ops, x: Tensor, weights: Sequence[TiledMatrix], biases: Sequence[Tensor | None]) -> list[Tensor]:
@@ -104,6 +106,14 @@ def takes_heads_of(dim: int) -> bool:
     return dim % BLOCK == 0 and dim <= MOST_DIM
 
 
+class Run(NamedTuple):
+    """Tokens side by side, `keys` and `values` [kv_heads, tokens, d], and which of them each query sees."""
+
+    keys: Tensor
+    values: Tensor
+    seen: Seen
+
+
 class RowAttention:
     """`attend_rows_torch` in C, with products of bfloat16, and the memory in which it arranges keys and values."""
 
@@ -114,45 +124,49 @@ class RowAttention:
     def __call__(
         self,
         q: Tensor,
-        keys: Tensor,
-        values: Tensor,
+        runs: Sequence[Run],
         cos: Tensor,
         sin: Tensor,
-        seen: Seen,
         scale: float,
         state: AttentionState,
         *,
         is_first: bool,
         out: Tensor | None = None,
     ) -> None:
-        """With `is_first` the state begins here, whatever it held. With `out` bfloat16 [rows, heads, d] it ends here,
-        and what it comes to goes there."""
-        op, (n, heads, dim), (kv_heads, tokens, _) = "attend_rows", q.shape, keys.shape
+        """Of one run after the other, up to MOST_RUNS. With `is_first` the state begins here, whatever it held. With
+        `out` bfloat16 [rows, heads, d] it ends here, and what it comes to goes there."""
+        op, (n, heads, dim), kv_heads = "attend_rows", q.shape, runs[0].keys.shape[0]
         require(op, torch.float32, q, state.highest, state.total, state.values)
-        require(op, torch.bfloat16, keys, values)
-        require(op, torch.int32, *seen)
         require_angles(op, cos, sin, dim)
-        require_shape(op, "values", values, kv_heads, tokens, dim)
         require_shape(op, "a state", state.values, n, heads, dim)
-        for name, tensor in (
-            ("first", seen.first),
-            ("last", seen.last),
-            ("cos", cos[:, 0] if len(cos) > 1 else seen.first),
-        ):
-            require_shape(op, name, tensor, n)
+        if len(cos) > 1:
+            require_shape(op, "cos", cos, n, dim // 2)
         if not takes_heads_of(dim) or heads % kv_heads:
             raise ValueError(f"{op} takes heads of {BLOCK} to {MOST_DIM} dimensions, by {BLOCK}, not {dim}")
         if out is not None:
             require(op, torch.bfloat16, out)
             require_shape(op, "out", out, n, heads, dim)
-        size = 2 * kv_heads * padded(tokens, BLOCK) * dim
+        size, arguments = 0, []
+        for keys, values, seen in runs:
+            tokens = keys.shape[1]
+            require(op, torch.bfloat16, keys, values)
+            require(op, torch.int32, *seen)
+            for name, tensor, shape in (
+                ("keys", keys, (kv_heads, tokens, dim)),
+                ("values", values, (kv_heads, tokens, dim)),
+                ("first", seen.first, (n,)),
+                ("last", seen.last, (n,)),
+            ):
+                require_shape(op, name, tensor, *shape)
+            size += 2 * kv_heads * padded(tokens, BLOCK) * dim
+            arguments += [keys.data_ptr(), values.data_ptr(), tokens, seen.first.data_ptr(), seen.last.data_ptr()]
         if len(self._packed) < size:
             self._packed = torch.empty(size, dtype=torch.bfloat16)
         self._ops.attend_rows(
-            *(keys.data_ptr(), values.data_ptr(), kv_heads, tokens, dim, self._packed.data_ptr()),
-            *(q.data_ptr(), cos.data_ptr(), sin.data_ptr(), dim // 2 if len(cos) > 1 else 0),
-            *(seen.first.data_ptr(), seen.last.data_ptr(), n, heads),
+            *(kv_heads, dim, self._packed.data_ptr(), q.data_ptr(), cos.data_ptr(), sin.data_ptr()),
+            *(dim // 2 if len(cos) > 1 else 0, n, heads),
             scale,
             *(state.highest.data_ptr(), state.total.data_ptr(), state.values.data_ptr(), is_first),
             None if out is None else out.data_ptr(),
+            *arguments,
         )

@@ -14,7 +14,7 @@ from octavo.engine.kernels.far_rows import FarPages, attend_far_native, attend_f
 from octavo.engine.kernels.gather import gather_pages_torch
 from octavo.engine.kernels.kv_write import write_kv_torch
 from octavo.engine.kernels.linear import linear_torch
-from octavo.engine.kernels.many_rows import RowAttention, Seen, attend_rows_torch, multiply_gated, multiply_many
+from octavo.engine.kernels.many_rows import RowAttention, Run, Seen, attend_rows_torch, multiply_gated, multiply_many
 from octavo.engine.kernels.norm import rms_norm_torch
 from octavo.engine.kernels.paged_attention import AttentionState, attend_pages_torch, attend_tail_torch
 from octavo.engine.kernels.sampling import sample_torch
@@ -51,7 +51,6 @@ class _Source:
         return torch.randperm(count, generator=self._generator).int().to(self._device)
 
     def given(self, *numbers: int) -> Tensor:
-        """These numbers, int32."""
         return torch.tensor(numbers, dtype=torch.int32, device=self._device)
 
     def empty_state(self) -> AttentionState:
@@ -125,7 +124,7 @@ def blocks_failure(ops: "Ops", arrange: Callable[[Any], Any]) -> str | None:
     keys, values = source.normal(2, 2, 50, 32).bfloat16()
     cos, sin, seen = angles.cos(), angles.sin(), Seen(row // 2, row + 1)
     attend_rows_torch(q, keys, values, cos, sin, seen, 0.2, states[0])
-    RowAttention(ops)(q, keys, values, cos, sin, seen, 0.2, states[1], is_first=True)
+    RowAttention(ops)(q, [Run(keys, values, seen)], cos, sin, 0.2, states[1], is_first=True)
     results = [state.values / state.total[..., None] for state in states]
     return _difference(results[1], results[0], _BFLOAT16_TOLERANCE) or _far_failure(ops, source)
 
@@ -137,7 +136,8 @@ def _far_failure(ops: "Ops", source: _Source) -> str | None:
         slab = encode_pages_torch(source.normal(6, 2, 2, 32, 32), layout)
         pages = FarPages(source.permutation(6), source.integers(50, (6,)), source.given(0, 5, 6))
         q, outs = source.normal(40, 4, 32), torch.empty(2, 40, 4, 32, dtype=torch.bfloat16)
-        for attend, out in zip((attend_far_torch, partial(attend_far_native, ops)), outs, strict=True):
+        attends: list[Callable[..., None]] = [attend_far_torch, partial(attend_far_native, ops)]
+        for attend, out in zip(attends, outs, strict=True):
             state = AttentionState(torch.zeros(40, 4), torch.ones(40, 4), torch.ones(40, 4, 32))
             attend(q, slab, layout, pages, cos, sin, (cos[:40], sin[:40]), 0.2, state, out)
         if problem := _difference(outs[1], outs[0], _BFLOAT16_TOLERANCE):

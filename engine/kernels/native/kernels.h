@@ -107,7 +107,7 @@ typedef struct {
 
 /* Attention of pages of queries over encoded pages, each over its own, all of them: added to the state, and ended. */
 typedef struct {
-    RowAttention rows;      /* of its tokens only kv_heads and dim are there, and neither first nor last */
+    RowAttention rows;      /* without runs of its own */
     Gather pages;           /* those of all pages of queries, one after the other; neither keys nor values */
     const int32_t *begins;  /* [pages of queries + 1]: where each page of queries' own begin, and the last one's end */
 } FarAttention;

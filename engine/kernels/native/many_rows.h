@@ -24,21 +24,24 @@ typedef struct {
 } Product;
 
 /* Keys and values of some tokens, arranged for multiplying: for each KV head the runs of BLOCK tokens in `packed_keys`, each
- * dim / 32 panel units; and in `packed_values`, for each 32 channels, a unit for each of these runs. */
+ * dim / 32 panel units; and in `packed_values`, for each 32 channels, a unit for each of these runs. Each of the queries sees
+ * those from its `first` to before its `last`. */
 typedef struct {
     const uint16_t *keys, *values;  /* bfloat16 [kv_heads, tokens, dim] */
-    int64_t kv_heads, tokens, dim;
+    int64_t tokens, dim;
     uint16_t *packed_keys, *packed_values;  /* [kv_heads, tokens rounded up to BLOCK, dim] each */
+    const int32_t *first, *last;            /* [queries] */
 } PackedTokens;
 
-/* Attention of consecutive queries over tokens, each over those from its `first` to before its `last`, added to the state
- * (Milakov and Gimelshein 2018). */
+enum { MOST_RUNS = 4 };
+
+/* Attention of consecutive queries over runs of tokens, added to the state (Milakov and Gimelshein 2018). */
 typedef struct {
-    PackedTokens tokens;
+    const PackedTokens *runs;
+    int64_t num_runs, kv_heads, dim;
     const float *q;           /* [n, heads, dim], not rotated */
     const float *cos, *sin;   /* [dim / 2] for the first query */
     int64_t angle_stride;     /* to the angles of the next query, 0 for the same */
-    const int32_t *first, *last;  /* [n] */
     int64_t n, heads;
     float scale;
     bool fresh;               /* whether the state begins here */

@@ -61,28 +61,33 @@ typedef struct {
 
 static void pack_tokens_task(void *context, int64_t task) {
     const RowsContext *c = context;
-    const PackedTokens *tokens = &c->attention->tokens;
-    c->kernels->pack_tokens(tokens, task / tokens->kv_heads, task % tokens->kv_heads);
+    const RowAttention *a = c->attention;
+    int64_t block = task / a->kv_heads;
+    const PackedTokens *run = a->runs;
+    for (; block >= divide_up(run->tokens, BLOCK); run++) block -= divide_up(run->tokens, BLOCK);
+    c->kernels->pack_tokens(run, block, task % a->kv_heads);
 }
 
 static void attend_rows_task(void *context, int64_t task) {
     const RowsContext *c = context;
-    const int64_t kv_heads = c->attention->tokens.kv_heads;
+    const int64_t kv_heads = c->attention->kv_heads;
     /* The last queries see the most: they come first. */
     const int64_t block = divide_up(c->attention->n, BLOCK) - 1 - task / kv_heads;
     c->kernels->attend_rows(c->attention, block, task % kv_heads);
 }
 
 void op_attend_rows(const KernelTable *kernels, const RowAttention *attention) {
-    const PackedTokens *tokens = &attention->tokens;
     RowsContext context = {kernels, attention};
-    parallel_for(pack_tokens_task, &context, divide_up(tokens->tokens, BLOCK) * tokens->kv_heads);
-    parallel_for(attend_rows_task, &context, divide_up(attention->n, BLOCK) * tokens->kv_heads);
+    int64_t blocks = 0;
+    for (int64_t i = 0; i < attention->num_runs; i++) blocks += divide_up(attention->runs[i].tokens, BLOCK);
+    parallel_for(pack_tokens_task, &context, blocks * attention->kv_heads);
+    parallel_for(attend_rows_task, &context, divide_up(attention->n, BLOCK) * attention->kv_heads);
 }
 
 const char *find_rows_problem(const RowAttention *a) {
-    for (int64_t i = 0; i < a->n; i++)
-        if (a->first[i] < 0 || a->last[i] > a->tokens.tokens) return "a query sees tokens that are not there";
+    for (const PackedTokens *run = a->runs; run < a->runs + a->num_runs; run++)
+        for (int64_t i = 0; i < a->n; i++)
+            if (run->first[i] < 0 || run->last[i] > run->tokens) return "a query sees tokens that are not there";
     return NULL;
 }
 
@@ -93,13 +98,13 @@ typedef struct {
 
 static void attend_far_task(void *context, int64_t task) {
     const FarContext *c = context;
-    const int64_t kv_heads = c->attention->rows.tokens.kv_heads;
+    const int64_t kv_heads = c->attention->rows.kv_heads;
     c->kernels->attend_far(c->attention, task / kv_heads, task % kv_heads);
 }
 
 void op_attend_far(const KernelTable *kernels, const FarAttention *attention) {
     FarContext context = {kernels, attention};
-    parallel_for(attend_far_task, &context, divide_up(attention->rows.n, BLOCK) * attention->rows.tokens.kv_heads);
+    parallel_for(attend_far_task, &context, divide_up(attention->rows.n, BLOCK) * attention->rows.kv_heads);
 }
 
 const char *find_far_problem(const FarAttention *f) {

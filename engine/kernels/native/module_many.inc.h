@@ -30,26 +30,19 @@ static PyObject *ops_multiply_many(PyObject *object, Arguments arguments, Py_ssi
     Py_RETURN_NONE;
 }
 
-/* attend_rows(keys, values, kv_heads, tokens, dim, packed, q, cos, sin, angle_stride, first, last, n, heads, scale, highest,
- * total, values, fresh, out) */
+/* attend_rows(kv_heads, dim, packed, q, cos, sin, angle_stride, n, heads, scale, highest, total, values, fresh, out, keys,
+ * values, tokens, first, last, ...): five arguments per run. */
 static PyObject *ops_attend_rows(PyObject *object, Arguments arguments, Py_ssize_t count) {
     ARGUMENTS(20);
-    RowAttention a = {0};
-    PackedTokens *tokens = &a.tokens;
-    tokens->keys = POINTER;
-    tokens->values = POINTER;
-    tokens->kv_heads = INTEGER;
-    tokens->tokens = INTEGER;
-    tokens->dim = INTEGER;
-    tokens->packed_keys = POINTER;
-    tokens->packed_values =
-        tokens->packed_keys + tokens->kv_heads * ((tokens->tokens + BLOCK - 1) / BLOCK) * BLOCK * tokens->dim;
+    PackedTokens runs[MOST_RUNS] = {0};
+    RowAttention a = {.runs = runs};
+    a.kv_heads = INTEGER;
+    a.dim = INTEGER;
+    uint16_t *packed = POINTER;
     a.q = POINTER;
     a.cos = POINTER;
     a.sin = POINTER;
     a.angle_stride = INTEGER;
-    a.first = POINTER;
-    a.last = POINTER;
     a.n = INTEGER;
     a.heads = INTEGER;
     a.scale = (float)REAL;
@@ -58,6 +51,20 @@ static PyObject *ops_attend_rows(PyObject *object, Arguments arguments, Py_ssize
     a.values = POINTER;
     a.fresh = FLAG;
     a.out = POINTER;
+    for (; next + 5 <= count && a.num_runs < MOST_RUNS; a.num_runs++) {
+        PackedTokens *run = &runs[a.num_runs];
+        run->dim = a.dim;
+        run->keys = POINTER;
+        run->values = POINTER;
+        run->tokens = INTEGER;
+        run->first = POINTER;
+        run->last = POINTER;
+        const int64_t size = a.kv_heads * ((run->tokens + BLOCK - 1) / BLOCK) * BLOCK * a.dim;
+        run->packed_keys = packed;
+        run->packed_values = packed + size;
+        packed += 2 * size;
+    }
+    if (next != count) return PyErr_Format(PyExc_TypeError, "at most %d runs of tokens are read at a time", MOST_RUNS);
     if (PyErr_Occurred()) return NULL;
     const char *problem = find_rows_problem(&a);
     REFUSE("attend_rows", problem);
@@ -83,12 +90,12 @@ static PyObject *ops_attend_far(PyObject *object, Arguments arguments, Py_ssize_
     pages->sin = POINTER;
     pages->angles = INTEGER;
     f.begins = POINTER;
-    a->tokens.kv_heads = pages->pages.layout.kv_heads;
-    a->tokens.dim = pages->pages.layout.dim;
+    a->kv_heads = pages->pages.layout.kv_heads;
+    a->dim = pages->pages.layout.dim;
     a->q = POINTER;
     a->cos = POINTER;
     a->sin = POINTER;
-    a->angle_stride = a->tokens.dim / 2;
+    a->angle_stride = a->dim / 2;
     a->n = INTEGER;
     a->heads = INTEGER;
     a->scale = (float)REAL;

@@ -51,26 +51,42 @@ typedef struct {
 
 /* The queries of a head, rotated, and its state; rows that are not there are zero. */
 BLOCK_INLINE void load_rows(const RowAttention *a, int64_t row, int64_t rows, int64_t head, int64_t at_hand, RowsBlock *b) {
-    const int64_t dim = a->tokens.dim;
-    uint16_t *q = b->q + at_hand * BLOCK * dim;
-    float *values = b->values + at_hand * BLOCK * dim, rotated[MOST_DIM];
+    const int64_t dim = a->dim, half = dim / 2;
     for (int64_t r = 0; r < BLOCK; r++) {
         const int64_t at = (row + r) * a->heads + head, angles = (row + r) * a->angle_stride;
-        const bool there = r < rows;
-        if (there) rotate(a->q + at * dim, a->cos + angles, a->sin + angles, dim, rotated);
-        for (int64_t i = 0; i < dim; i += 16) store_halves(q + r * dim + i, there ? v_load(rotated + i) : v_zero());
-        const bool goes_on = there && !a->fresh;
-        float total[16] = {goes_on ? a->total[at] : 0};
+        const bool there = r < rows, goes_on = there && !a->fresh;
+        uint16_t *q = b->q + (at_hand * BLOCK + r) * dim;
+        float *values = b->values + (at_hand * BLOCK + r) * dim, total[16] = {goes_on ? a->total[at] : 0};
+        for (int64_t i = 0; i < half; i += 16) {
+            V first = v_zero(), second = v_zero();
+            if (there) {
+                const V x = v_load(a->q + at * dim + i), y = v_load(a->q + at * dim + half + i);
+                const V c = v_load(a->cos + angles + i), s = v_load(a->sin + angles + i);
+                first = v_sub(v_mul(x, c), v_mul(y, s));
+                second = v_add(v_mul(y, c), v_mul(x, s));
+            }
+            store_halves(q + i, first);
+            store_halves(q + half + i, second);
+        }
         b->highest[at_hand][r] = goes_on ? a->highest[at] : -INFINITY;
         b->total[at_hand][r] = v_load(total);
-        for (int64_t i = 0; i < dim; i += 16)
-            v_store(values + r * dim + i, goes_on ? v_load(a->values + at * dim + i) : v_zero());
+        for (int64_t i = 0; i < dim; i += 16) v_store(values + i, goes_on ? v_load(a->values + at * dim + i) : v_zero());
     }
+}
+
+/* Those of neighbouring heads. Rows are too far apart for the processor to foresee the next one. */
+BLOCK_INLINE void load_heads(const RowAttention *a, int64_t row, int64_t rows, int64_t head, int64_t heads, RowsBlock *b) {
+    for (int64_t r = row; r < row + rows; r++) {
+        const int64_t at = (r * a->heads + head) * a->dim, size = heads * a->dim * (int64_t)sizeof(float);
+        prefetch(a->q + at, size);
+        prefetch(a->values + at, size);
+    }
+    for (int64_t h = 0; h < heads; h++) load_rows(a, row, rows, head + h, h, b);
 }
 
 BLOCK_INLINE void store_rows(const RowAttention *a, int64_t row, int64_t rows, int64_t head, int64_t at_hand,
                              const RowsBlock *b) {
-    const int64_t dim = a->tokens.dim;
+    const int64_t dim = a->dim;
     for (int64_t r = 0; r < rows; r++) {
         const int64_t at = (row + r) * a->heads + head;
         const float total = v_sum(b->total[at_hand][r]);
@@ -135,35 +151,42 @@ BLOCK_INLINE void attend_span(const Span *span, int64_t dim, float scale, int64_
                        values + d, dim);
 }
 
+/* Heads at hand over what their queries see of a run. */
+BLOCK_INLINE void attend_run(const RowAttention *a, const PackedTokens *run, int64_t row, int64_t rows, int64_t kv_head,
+                             int64_t heads, RowsBlock *b) {
+    const int64_t dim = a->dim, blocks = (run->tokens + BLOCK - 1) / BLOCK;
+    const uint16_t *keys = run->packed_keys + kv_head * blocks * BLOCK * dim;
+    const uint16_t *values = run->packed_values + kv_head * blocks * BLOCK * dim;
+    int64_t first = run->first[row], last = run->last[row];
+    for (int64_t r = row + 1; r < row + rows; r++) {
+        if (run->first[r] < first) first = run->first[r];
+        if (run->last[r] > last) last = run->last[r];
+    }
+    for (int64_t token = first / BLOCK * BLOCK; token < last; token += SPAN) {
+        const int64_t left = (last - token + BLOCK - 1) / BLOCK * BLOCK, width = left < SPAN ? left : SPAN;
+        const Span span = {keys + token * dim, values + token / BLOCK * PANEL_UNIT, width, blocks * PANEL_UNIT};
+        b->sees_all = width == SPAN;
+        for (int64_t r = 0; r < BLOCK; r++) {
+            const bool there = r < rows;
+            const int64_t from = there ? run->first[row + r] - token : 0, to = there ? run->last[row + r] - token : 0;
+            b->first[r] = from > 0 ? (int32_t)from : 0;
+            b->last[r] = to < width ? (int32_t)to : (int32_t)width;
+            b->sees_all &= b->first[r] == 0 && b->last[r] == width;
+        }
+        for (int64_t h = 0; h < heads; h++) attend_span(&span, dim, a->scale, h, b);
+    }
+}
+
 /* See KernelTable.attend_rows. */
 static BLOCK_TARGET void attend_rows(const RowAttention *a, int64_t block, int64_t kv_head) {
-    const PackedTokens *t = &a->tokens;
-    const int64_t row = block * BLOCK, rows = a->n - row < BLOCK ? a->n - row : BLOCK, dim = t->dim;
-    const int64_t blocks = (t->tokens + BLOCK - 1) / BLOCK, end = (kv_head + 1) * (a->heads / t->kv_heads);
-    const uint16_t *keys = t->packed_keys + kv_head * blocks * BLOCK * dim;
-    const uint16_t *values = t->packed_values + kv_head * blocks * BLOCK * dim;
-    int64_t first = a->first[row], last = a->last[row];
-    for (int64_t r = 1; r < rows; r++) {
-        if (a->first[row + r] < first) first = a->first[row + r];
-        if (a->last[row + r] > last) last = a->last[row + r];
-    }
+    const int64_t row = block * BLOCK, rows = a->n - row < BLOCK ? a->n - row : BLOCK, most = MOST_DIM / a->dim;
+    const int64_t group = a->heads / a->kv_heads, end = (kv_head + 1) * group;
     blocks_begin();
     RowsBlock b;
-    for (int64_t head = end - a->heads / t->kv_heads; head < end; head += MOST_DIM / dim) {
-        const int64_t heads = end - head < MOST_DIM / dim ? end - head : MOST_DIM / dim;
-        for (int64_t h = 0; h < heads; h++) load_rows(a, row, rows, head + h, h, &b);
-        for (int64_t token = first / BLOCK * BLOCK; token < last; token += SPAN) {
-            const int64_t left = (last - token + BLOCK - 1) / BLOCK * BLOCK, width = left < SPAN ? left : SPAN;
-            const Span span = {keys + token * dim, values + token / BLOCK * PANEL_UNIT, width, blocks * PANEL_UNIT};
-            b.sees_all = width == SPAN;
-            for (int64_t r = 0; r < BLOCK; r++) {
-                const int64_t from = r < rows ? a->first[row + r] - token : 0, to = r < rows ? a->last[row + r] - token : 0;
-                b.first[r] = from > 0 ? (int32_t)from : 0;
-                b.last[r] = to < width ? (int32_t)to : (int32_t)width;
-                b.sees_all &= b.first[r] == 0 && b.last[r] == width;
-            }
-            for (int64_t h = 0; h < heads; h++) attend_span(&span, dim, a->scale, h, &b);
-        }
+    for (int64_t head = end - group; head < end; head += most) {
+        const int64_t heads = end - head < most ? end - head : most;
+        load_heads(a, row, rows, head, heads, &b);
+        for (int64_t i = 0; i < a->num_runs; i++) attend_run(a, &a->runs[i], row, rows, kv_head, heads, &b);
         for (int64_t h = 0; h < heads; h++) store_rows(a, row, rows, head + h, h, &b);
     }
     blocks_end();
@@ -281,8 +304,8 @@ BLOCK_INLINE void turn_sums(const Gather *g, int64_t heads, RowsBlock *b) {
 static BLOCK_TARGET void attend_far(const FarAttention *f, int64_t block, int64_t kv_head) {
     const RowAttention *a = &f->rows;
     const Gather *g = &f->pages;
-    const int64_t row = block * BLOCK, rows = a->n - row < BLOCK ? a->n - row : BLOCK, dim = a->tokens.dim;
-    const int64_t per_page = g->pages.layout.page_size / BLOCK, group = a->heads / a->tokens.kv_heads;
+    const int64_t row = block * BLOCK, rows = a->n - row < BLOCK ? a->n - row : BLOCK, dim = a->dim;
+    const int64_t per_page = g->pages.layout.page_size / BLOCK, group = a->heads / a->kv_heads;
     const int64_t begin = f->begins[block / per_page] * per_page, end = f->begins[block / per_page + 1] * per_page;
     const int64_t most = dim <= SPAN_DIM ? SPAN / BLOCK : SPAN * SPAN_DIM / dim / BLOCK;
     _Alignas(64) uint16_t keys[SPAN * SPAN_DIM], values[SPAN * SPAN_DIM];
@@ -290,7 +313,7 @@ static BLOCK_TARGET void attend_far(const FarAttention *f, int64_t block, int64_
     RowsBlock b;
     for (int64_t head = kv_head * group; head < (kv_head + 1) * group; head += MOST_DIM / dim) {
         const int64_t left = (kv_head + 1) * group - head, heads = left < MOST_DIM / dim ? left : MOST_DIM / dim;
-        for (int64_t h = 0; h < heads; h++) load_rows(a, row, rows, head + h, h, &b);
+        load_heads(a, row, rows, head, heads, &b);
         turn_sums(g, heads, &b);
         for (int64_t at = begin; at < end; at += most) {
             const int64_t count = end - at < most ? end - at : most, stride = most * PANEL_UNIT;

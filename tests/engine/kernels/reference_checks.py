@@ -19,7 +19,7 @@ from octavo.engine.kernels.far_rows import FarPages, attend_far_native, attend_f
 from octavo.engine.kernels.gather import gather_pages_torch
 from octavo.engine.kernels.kv_write import write_kv_torch
 from octavo.engine.kernels.linear import linear_torch
-from octavo.engine.kernels.many_rows import RowAttention, Seen, attend_rows_torch, multiply_gated, multiply_many
+from octavo.engine.kernels.many_rows import RowAttention, Run, Seen, attend_rows_torch, multiply_gated, multiply_many
 from octavo.engine.kernels.norm import rms_norm_torch
 from octavo.engine.kernels.paged_attention import AttentionState, attend_pages_torch, attend_tail_torch
 from octavo.engine.kernels.sampling import lowest_kept, sample_torch
@@ -229,7 +229,7 @@ def many_rows(kernels: Kernels, device: str) -> None:
             )
             pairs = case.normal(2, kv_heads, tokens, dim).bfloat16()
             attend_rows_torch(q, *pairs, cos, sin, seen, 0.2, states[0])
-            attend(q, *pairs, cos, sin, seen, 0.2, states[1], is_first=not turn, out=out if turn else None)
+            attend(q, [Run(*pairs, seen)], cos, sin, 0.2, states[1], is_first=not turn, out=out if turn else None)
         close(out, (states[0].values / states[0].total[..., None]).bfloat16(), 2**-6)
     for seed, name in enumerate(CODECS):
         case, layout = Case(seed, device), PageLayout(CODECS[name], 2, (32, 64)[seed % 2], (32, 64, 96, 160, 256)[seed])

@@ -8,7 +8,15 @@ from torch import Tensor
 
 from octavo.engine.kernels.dispatch import Kernels, set_num_threads
 from octavo.engine.kernels.linear import FEW_ROWS_OF_TILES
-from octavo.engine.kernels.many_rows import RowAttention, Seen, attend_rows_torch, multiply_gated, multiply_many
+from octavo.engine.kernels.many_rows import (
+    MOST_RUNS,
+    RowAttention,
+    Run,
+    Seen,
+    attend_rows_torch,
+    multiply_gated,
+    multiply_many,
+)
 from octavo.engine.kernels.paged_attention import AttentionState
 from octavo.engine.kernels.tiles import TiledMatrix
 from octavo.engine.weights.formats import Format
@@ -102,13 +110,13 @@ def test_attention_adds_up_in_a_state(
         keys, values = torch.randn(2, kv_heads, tokens, dim).bfloat16()
         turned = angles.cos(), angles.sin()
         attend_rows_torch(q, keys, values, *turned, seen, scale, expected)
-        attend(q, keys, values, *turned, seen, scale, found, is_first=not turn)
+        attend(q, [Run(keys, values, seen)], *turned, scale, found, is_first=not turn)
     assert (found.highest + found.total.log() - expected.highest - expected.total.log()).abs().max() < 0.01
     got, wanted = (state.values / state.total[..., None] for state in (found, expected))
     assert (got - wanted).abs().max() <= 2**-6 * wanted.abs().max()
     out = torch.empty(q.shape, dtype=torch.bfloat16)
     nothing = Seen(torch.zeros(rows, dtype=torch.int32), torch.zeros(rows, dtype=torch.int32))
-    attend(q, keys, values, *turned, nothing, scale, found, is_first=False, out=out)
+    attend(q, [Run(keys, values, nothing)], *turned, scale, found, is_first=False, out=out)
     assert torch.equal(out, (found.values * (1 / found.total[..., None])).bfloat16())
 
 
@@ -125,6 +133,23 @@ def test_what_a_query_does_not_see_does_not_matter(block_kernels: Kernels) -> No
     for part in (slice(0, 32), slice(32, 96), slice(64, 70)):
         cut = Seen(seen.first[part], seen.last[part])
         assert torch.equal(_out(attend, q[part], keys, values, cos[part], sin[part], cut), whole[part])
+
+
+def test_runs_add_up_in_one_call(block_kernels: Kernels) -> None:
+    """As one after the other, as many as there may be, each with an odd number of tokens."""
+    attend, q, angles = RowAttention(_ops(block_kernels)), torch.randn(70, 4, 64), torch.rand(70, 32) * 6
+    runs = [Run(*torch.randn(2, 2, tokens, 64).bfloat16(), _some_sight(70, tokens)) for tokens in (130, 33, 1, 70)]
+    runs[-1] = runs[-1]._replace(seen=_all(70, 70))
+    together, apart = (AttentionState.empty(70, 4, 64) for _ in range(2))
+    turned = angles.cos(), angles.sin()
+    attend(q, runs, *turned, 0.1, together, is_first=True)
+    for number, run in enumerate(runs):
+        attend(q, [run], *turned, 0.1, apart, is_first=number == 0)
+    torch.testing.assert_close(together.values, apart.values)
+    torch.testing.assert_close(together.total, apart.total)
+    assert len(runs) == MOST_RUNS
+    with pytest.raises(TypeError, match="at most"):
+        attend(q, [*runs, runs[0]], *turned, 0.1, together, is_first=True)
 
 
 def test_one_angle_for_all_queries(block_kernels: Kernels) -> None:
@@ -179,5 +204,5 @@ def _some_sight(rows: int, tokens: int) -> Seen:
 def _out(attend: RowAttention, q: Tensor, keys: Tensor, values: Tensor, cos: Tensor, sin: Tensor, seen: Seen) -> Tensor:
     out = torch.empty(q.shape, dtype=torch.bfloat16)
     state = AttentionState.empty(*q.shape)
-    attend(q, keys, values, cos.contiguous(), sin.contiguous(), seen, 0.2, state, is_first=True, out=out)
+    attend(q, [Run(keys, values, seen)], cos.contiguous(), sin.contiguous(), 0.2, state, is_first=True, out=out)
     return out
