@@ -131,10 +131,11 @@ class SparsePrefillAttention(PrefillAttention):
     def _pooled(self, q: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
         """Of each page of queries the mean query `[pages, heads, d]` and log-sum `[pages, heads]`."""
         page_size, heads = self._pool.page_size, q.shape[1]
-        pooled, read = [], []
+        pooled: list[Tensor] = []
+        read: list[Tensor] = []
         sizes = [min(page_size, self._length - at * page_size) for at in range(len(self._numbers))]
         for (size, is_past), alike in groupby(zip(sizes, self._is_past, strict=True)):
-            first, count = sum(len(part) for part in pooled), len(list(alike))
+            first, count = sum(map(len, pooled)), len(list(alike))
             rows = slice(first * page_size, first * page_size + count * size)
             queries = q[rows].view(count, size, heads, -1)
             if not is_past:  # pages stand at distances from the page of queries; within it, they differ by their offset

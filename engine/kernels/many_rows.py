@@ -166,7 +166,8 @@ class RowAttention:
             *(kv_heads, dim, self._packed.data_ptr(), q.data_ptr(), cos.data_ptr(), sin.data_ptr()),
             *(dim // 2 if len(cos) > 1 else 0, n, heads),
             scale,
-            *(state.highest.data_ptr(), state.total.data_ptr(), state.values.data_ptr(), is_first),
+            *(state.highest.data_ptr(), state.total.data_ptr(), state.values.data_ptr()),
+            is_first,
             None if out is None else out.data_ptr(),
             *arguments,
         )
