@@ -134,10 +134,11 @@ class _Far:
         self._distances = row.far_distances.astype(np.int32)
         self._numbers = np.array([*selection_numbers(bounds.layout, limits, heads)])
         scratch = bounds.scratch.reserve(ops.selection_bytes(*shape, heads, num_ids, limits.cap))
-        table, sections, slots = bounds.table, far.sections, pool.slots
+        boxes, sketches, sections, slots = bounds.boxes, bounds.sketches, far.sections, pool.slots
         words = (
             *shape,
-            *(table.data_ptr(), table.stride(0), table.shape[1], sections.data_ptr(), sections.stride(0)),
+            *(boxes.data_ptr(), boxes.stride(0), sketches.data_ptr(), sketches.stride(0), boxes.shape[1]),
+            *(sections.data_ptr(), sections.stride(0)),
             *(far.ids.data_ptr(), num_ids, row.far_count.data_ptr()),
             *(row.far_angles.data_ptr(), row.far_angles.dim() == 1, scratch.data_ptr(), limits.floor, limits.cap),
             *(slots.ctypes.data, slots.strides[0] // slots.itemsize, self._distances.ctypes.data),

@@ -63,7 +63,7 @@ class AttentionSetup:
         assert far is not None
         return self.kernels.select_pages(
             q,
-            bounds.table[layer],
+            bounds.of_layer(layer),
             far.sections[layer],
             bounds.layout,
             far.ids,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,6 +18,18 @@ if TYPE_CHECKING:
     from octavo.engine.kernels._native import Ops
 
 
+class PageBounds(NamedTuple):
+    """Bounds of pages as selection looks at them: boxes uint8 [n, box_bytes] and sketches uint8 [n, sketch_bytes]."""
+
+    boxes: Tensor
+    sketches: Tensor
+
+    @classmethod
+    def split(cls, bounds: Tensor, layout: BoundsLayout) -> PageBounds:
+        """Of `bounds` uint8 [n, page_bytes]."""
+        return cls(bounds[:, : layout.box_bytes].contiguous(), bounds[:, layout.box_bytes :].contiguous())
+
+
 def page_bounds_torch(encoded: Tensor, pages: PageLayout, layout: BoundsLayout) -> Tensor:
     """The bounds of `encoded` pages uint8 [n, slot_bytes]: uint8 [n, page_bytes].
 
@@ -29,14 +41,14 @@ def page_bounds_torch(encoded: Tensor, pages: PageLayout, layout: BoundsLayout) 
     lower, upper, _ = read_boxes(bounds, layout)
     width = (upper - lower)[:, :, None]
     thirds = torch.round((keys - lower[:, :, None]) / torch.where(width > 0, width, 1.0) * 3.0)
-    bounds[:, layout.sketch_start :] = _pack_sketch(thirds.nan_to_num(nan=0.0).clamp(0, 3).int(), layout)
+    bounds[:, layout.box_bytes :] = _pack_sketch(thirds.nan_to_num(nan=0.0).clamp(0, 3).int(), layout)
     return bounds
 
 
-def section_bounds_torch(bounds: Tensor, layout: BoundsLayout, page_ids: Tensor) -> Tensor:
+def section_bounds_torch(boxes: Tensor, layout: BoundsLayout, page_ids: Tensor) -> Tensor:
     """Bounds of the sections of a sequence's pages: uint8 [ceil(p / 16), section_bytes].
 
-    `bounds` uint8 [capacity, page_bytes] is the table of one layer, `page_ids` int32 [p] the pages in order; the last
+    `boxes` uint8 [capacity, box_bytes] is the table of one layer, `page_ids` int32 [p] the pages in order; the last
     section may be of fewer than 16.
     """
     num_sections = -(-len(page_ids) // SECTION_PAGES)
@@ -44,7 +56,7 @@ def section_bounds_torch(bounds: Tensor, layout: BoundsLayout, page_ids: Tensor)
     # A page that stands for those that are missing changes no maximum.
     ids = torch.cat((page_ids, page_ids[-1:].expand(missing))).long()
     shape = num_sections, SECTION_PAGES, layout.num_kv_heads
-    lower, upper, steps = (x.reshape(*shape, *x.shape[2:]) for x in read_boxes(bounds[ids], layout))
+    lower, upper, steps = (x.reshape(*shape, *x.shape[2:]) for x in read_boxes(boxes[ids], layout))
     centres, widths = (lower + upper) / 2, (upper - lower).amax(dim=1)
     codes, grid = _encode_box(centres.amin(dim=1), centres.amax(dim=1))
     zero = torch.zeros_like(widths[..., 0])
@@ -66,17 +78,17 @@ def page_bounds_native(ops: Ops, encoded: Tensor, pages: PageLayout, layout: Bou
     return out
 
 
-def section_bounds_native(ops: Ops, bounds: Tensor, layout: BoundsLayout, page_ids: Tensor) -> Tensor:
+def section_bounds_native(ops: Ops, boxes: Tensor, layout: BoundsLayout, page_ids: Tensor) -> Tensor:
     """`section_bounds_torch` in C, on the CPU, to the bit. ValueError for a page that is not in the table."""
     op = "section_bounds"
-    require(op, torch.uint8, bounds)
+    require(op, torch.uint8, boxes)
     require(op, torch.int32, page_ids)
-    require_bounds(op, bounds, layout)
+    require_boxes(op, boxes, layout)
     out = torch.zeros(-(-len(page_ids) // SECTION_PAGES), layout.section_bytes, dtype=torch.uint8)
     ops.section_bounds(
         *sizes(layout),
-        bounds.data_ptr(),
-        len(bounds),
+        boxes.data_ptr(),
+        len(boxes),
         page_ids.data_ptr(),
         len(page_ids),
         len(out),
@@ -94,11 +106,11 @@ def _pack_sketch(thirds: Tensor, layout: BoundsLayout) -> Tensor:
     return words.transpose(-2, -1).contiguous().view(torch.uint8).reshape(n, -1)
 
 
-def read_sketch(bounds: Tensor, layout: BoundsLayout) -> Tensor:
-    """Thirds int32 [n, kv_heads, page_size, d] of `bounds` uint8 [n, page_bytes]."""
-    n, heads, blocks = len(bounds), layout.num_kv_heads, layout.stride // LANES
-    words = bounds[:, layout.sketch_start :].contiguous().view(torch.int32).reshape(n, heads, -1, blocks, LANES)
-    split = (words.transpose(-2, -1)[..., None, None] >> _sketch_shifts(bounds.device)) & 3
+def read_sketches(sketches: Tensor, layout: BoundsLayout) -> Tensor:
+    """Thirds int32 [n, kv_heads, page_size, d] of `sketches` uint8 [n, sketch_bytes]."""
+    n, heads, blocks = len(sketches), layout.num_kv_heads, layout.stride // LANES
+    words = sketches.view(torch.int32).reshape(n, heads, -1, blocks, LANES)
+    split = (words.transpose(-2, -1)[..., None, None] >> _sketch_shifts(sketches.device)) & 3
     thirds = split.reshape(n, heads, layout.sketch_tokens, layout.stride)
     return thirds[:, :, : layout.page_size, : layout.head_dim]
 
@@ -117,15 +129,16 @@ def sizes(layout: BoundsLayout) -> tuple[int, int, int, int, int, int]:
     return *numbers, layout.page_bytes, layout.section_bytes, layout.page_size
 
 
-def require_bounds(op: str, bounds: Tensor, layout: BoundsLayout) -> None:
-    """ValueError unless `bounds` is a table of `layout`."""
-    require_shape(op, "bounds", bounds, bounds.shape[0], layout.page_bytes)
+def require_boxes(op: str, boxes: Tensor, layout: BoundsLayout) -> None:
+    """ValueError unless `boxes` is a table of `layout`."""
+    require_shape(op, "boxes", boxes, boxes.shape[0], layout.box_bytes)
     if layout.head_dim > MOST_DIM or layout.head_dim % 8:
         raise ValueError(f"{op} takes head dimensions that are multiples of 8 up to {MOST_DIM}, not {layout.head_dim}")
 
 
 def read_boxes(bounds: Tensor, layout: BoundsLayout) -> tuple[Tensor, Tensor, Tensor]:
-    """Lower and upper corners float32 [n, kv_heads, d], and steps [n, kv_heads], of `bounds` uint8 [n, page_bytes]."""
+    """Lower and upper corners float32 [n, kv_heads, d], and steps [n, kv_heads], of `bounds` uint8 [n, page_bytes], or
+    [n, box_bytes]."""
     codes, grid = read_codes(bounds, layout, 2)
     step, origin = grid.unbind(-1)
     lower, upper = (codes.float() * step[..., None, None] + origin[..., None, None]).unbind(2)

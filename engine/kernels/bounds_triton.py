@@ -22,13 +22,13 @@ def page_bounds_triton(encoded: Tensor, pages: PageLayout, layout: BoundsLayout)
     return out
 
 
-def section_bounds_triton(bounds: Tensor, layout: BoundsLayout, page_ids: Tensor) -> Tensor:
+def section_bounds_triton(boxes: Tensor, layout: BoundsLayout, page_ids: Tensor) -> Tensor:
     """`section_bounds_torch` in Triton, to the bit. Page ids are not checked."""
     num_sections = -(-len(page_ids) // SECTION_PAGES)
-    out = torch.zeros(num_sections, layout.section_bytes, dtype=torch.uint8, device=bounds.device)
+    out = torch.zeros(num_sections, layout.section_bytes, dtype=torch.uint8, device=boxes.device)
     if num_sections:
         _section_bounds[(num_sections, layout.num_kv_heads)](
-            bounds, page_ids, out, len(page_ids),
+            boxes, page_ids, out, len(page_ids),
             layout=layout, pages=SECTION_PAGES, channels=power_of_two(layout.head_dim), **EXACT,
         )  # fmt: skip
     return out
@@ -69,14 +69,14 @@ def _page_bounds(
     words = tl.sum(tl.reshape(parts, (blocks, lanes, tokens)), 1)
     block, token = tl.arange(0, blocks)[:, None], tl.arange(0, tokens)[None, :]
     at = (token // lanes * (layout.stride // lanes) + block) * lanes + token % lanes
-    start = (to + layout.sketch_start).to(tl.pointer_type(tl.int32))
+    start = (to + layout.box_bytes).to(tl.pointer_type(tl.int32))
     start += head * layout.sketch_tokens * (layout.stride // lanes)
     tl.store(start + at, words, mask=(token < layout.page_size) & (block < layout.stride // lanes))
 
 
 @jit
 def _section_bounds(
-    bounds: tensor,
+    boxes: tensor,
     page_ids: tensor,
     out: tensor,
     num_pages: tensor,
@@ -88,7 +88,7 @@ def _section_bounds(
     section, head = tl.program_id(0), tl.program_id(1)
     # A page that stands for those that are missing changes no maximum.
     number = tl.minimum(section * pages + tl.arange(0, pages), num_pages - 1)
-    box = bounds + tl.load(page_ids + number).to(tl.int64) * layout.page_bytes
+    box = boxes + tl.load(page_ids + number).to(tl.int64) * layout.box_bytes
     channel = tl.arange(0, channels)
     there = channel < layout.head_dim
     grid = (box + layout.page_codes).to(tl.pointer_type(tl.float16)) + head * 2

@@ -6,6 +6,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from octavo.engine.kernels.bounds import PageBounds
 from octavo.engine.kernels.paged_attention import AttentionState
 from octavo.engine.kernels.select import SelectionLimits, SelectionScratch
 from octavo.engine.kv.bounds import BoundsLayout
@@ -120,7 +121,7 @@ class PageBoundsOp(Protocol):
 class SectionBoundsOp(Protocol):
     """See `section_bounds_torch`."""
 
-    def __call__(self, bounds: Tensor, layout: BoundsLayout, page_ids: Tensor) -> Tensor: ...
+    def __call__(self, boxes: Tensor, layout: BoundsLayout, page_ids: Tensor) -> Tensor: ...
 
 
 class SelectPagesOp(Protocol):
@@ -129,7 +130,7 @@ class SelectPagesOp(Protocol):
     def __call__(
         self,
         q: Tensor,
-        bounds: Tensor,
+        bounds: PageBounds,
         sections: Tensor,
         layout: BoundsLayout,
         page_ids: Tensor,

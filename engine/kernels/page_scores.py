@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from octavo.engine.kernels.bounds import read_codes, read_sketch
+from octavo.engine.kernels.bounds import PageBounds, read_codes, read_sketches
 from octavo.engine.kv.bounds import SECTION_PAGES, BoundsLayout
 from octavo.engine.model.rope import rotate
 
@@ -40,15 +40,16 @@ class QueryCodes:
         at_centre, length, total = _sums(self._codes, lower + upper, upper - lower)
         return (self._unit * (step * (0.5 * at_centre + 8 * length) + origin * total)).flatten(1)
 
-    def sum_tokens(self, bounds: Tensor, layout: BoundsLayout, pages: Tensor, highest: Tensor) -> Tensor:
-        """Of `pages` [n], whose bounds are `bounds` [n, page_bytes], the sums of e^(score - highest) over their keys by
-        the sketches: float32 [n, heads]."""
-        codes, grid = read_codes(bounds, layout, 2)
+    def sum_tokens(self, bounds: PageBounds, layout: BoundsLayout, pages: Tensor, highest: Tensor) -> Tensor:
+        """Of `pages` [n], with these `bounds`, the sums of e^(score - highest) over their keys by the sketches: float32
+        [n, heads]."""
+        codes, grid = read_codes(bounds.boxes, layout, 2)
         lower, upper = codes.int().unbind(2)
         step, origin = (x[..., None] for x in grid[..., None].unbind(2))
         query = (self._codes if len(self._codes) == 1 else self._codes[pages])[:, :, :, None]
         lowest = (query * lower[:, :, None, None]).sum(dim=-1)  # [n, kv_heads, group, 1]
-        inside = (query * (upper - lower)[:, :, None, None] * read_sketch(bounds, layout)[:, :, None]).sum(dim=-1)
+        thirds = read_sketches(bounds.sketches, layout)[:, :, None]
+        inside = (query * (upper - lower)[:, :, None, None] * thirds).sum(dim=-1)
         total = query.sum(dim=-1).float()
         sums = (3 * lowest + inside).float() * _THIRD
         scores = (self._unit[..., None] * (step * sums + origin * total)).flatten(1, 2)  # [n, heads, tokens]

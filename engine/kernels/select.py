@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from octavo.engine.kernels.bounds import read_codes, require_bounds, sizes
+from octavo.engine.kernels.bounds import PageBounds, read_codes, require_boxes, sizes
 from octavo.engine.kernels.checks import require, require_angles, require_shape
 from octavo.engine.kernels.page_scores import SECTION_WIDTH, QueryCodes, exponential, sum_exponentials, sum_lanes
 from octavo.engine.kv.bounds import SECTION_PAGES, BoundsLayout
@@ -29,7 +29,7 @@ SHARE_AT_EDGE = 0.1
 CANDIDATES = 4
 """Pages of which the keys' sketches are looked at, for each page that may be chosen."""
 
-_MOST_HEADS = 128  # a constant of the C code
+_MOST_HEADS = 512  # a constant of the C code
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class SelectionScratch:
 
 def select_pages_torch(
     q: Tensor,
-    bounds: Tensor,
+    bounds: PageBounds,
     sections: Tensor,
     layout: BoundsLayout,
     page_ids: Tensor,
@@ -79,8 +79,8 @@ def select_pages_torch(
     A row is one position, or several that choose together by their mean (a page of queries): `q` float32 [rows,
     queries, heads, d], not rotated to the pages. Row r may read the first `num_pages[r]` (int32 [rows]) of `page_ids`
     int32 [p]; the result are indices into `page_ids`, ascending, padded with 0. `distances` is int32 [rows, p],
-    position minus page start, or [1], one for all. `bounds` uint8 [capacity, page_bytes] is the table of one layer,
-    `sections` uint8 [ceil(p / 16), section_bytes] are those of `page_ids`. `read` float32 [rows, queries, heads] is
+    position minus page start, or [1], one for all. `bounds` are the tables [capacity, ...] of one layer, `sections`
+    uint8 [ceil(p / 16), section_bytes] are those of `page_ids`. `read` float32 [rows, queries, heads] is
     the log-sum-exp of the scaled scores of the tokens that are read anyway, None where there are none.
 
     A page's weight is the sum, over query heads, of its share in the head's attention, as estimated: its mass over
@@ -99,12 +99,13 @@ def select_pages_torch(
         query = QueryCodes(q[row], cos[angles], sin[angles], scale, layout.num_kv_heads)
         whole = count // SECTION_PAGES
         estimates = query.score_sections(*read_codes(sections[:whole], layout, 3))
-        scores = query.score_pages(*read_codes(bounds[page_ids[:count].long()], layout, 2))
+        scores = query.score_pages(*read_codes(bounds.boxes[page_ids[:count].long()], layout, 2))
         before = None if read is None else read[row]
         tokens = SHARE_AT_EDGE * layout.page_size
         weights, sums = _weigh(estimates, scores, before, tokens)
         candidates = _heaviest(weights, CANDIDATES * limits.cap)
-        masses = query.sum_tokens(bounds[page_ids[candidates].long()], layout, candidates, sums.highest)
+        of_candidates = PageBounds(*(table[page_ids[candidates].long()] for table in bounds))
+        masses = query.sum_tokens(of_candidates, layout, candidates, sums.highest)
         weights, covered = _weigh_closely(masses, sums)
         chosen = candidates[_cut(weights, covered, limits.mass_target * q.shape[1], limits)]
         out[row, : len(chosen)] = chosen.int()
@@ -116,7 +117,7 @@ def select_pages_torch(
 def select_pages_native(
     ops: Ops,
     q: Tensor,
-    bounds: Tensor,
+    bounds: PageBounds,
     sections: Tensor,
     layout: BoundsLayout,
     page_ids: Tensor,
@@ -139,10 +140,11 @@ def select_pages_native(
     rows, heads, dim = q.shape
     num_ids = page_ids.shape[0]
     require(op, torch.float32, q)
-    require(op, torch.uint8, bounds, sections)
+    require(op, torch.uint8, *bounds, sections)
     require(op, torch.int32, page_ids, num_pages, distances)
     require_angles(op, cos, sin, dim)
-    require_bounds(op, bounds, layout)
+    require_boxes(op, bounds.boxes, layout)
+    require_shape(op, "sketches", bounds.sketches, len(bounds.boxes), layout.sketch_bytes)
     require_shape(op, "q", q, rows, heads, layout.head_dim)
     require_shape(op, "num_pages", num_pages, rows)
     if distances.shape not in ((1,), (rows, num_ids)):
@@ -167,8 +169,9 @@ def select_pages_native(
         *selection,
         q.data_ptr(),
         rows,
-        bounds.data_ptr(),
-        bounds.shape[0],
+        bounds.boxes.data_ptr(),
+        bounds.sketches.data_ptr(),
+        len(bounds.boxes),
         sections.data_ptr(),
         page_ids.data_ptr(),
         num_pages.data_ptr(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from octavo.engine.kernels.bounds import PageBounds
 from octavo.engine.kernels.page_scores import SECTION_WIDTH, sum_lanes
 from octavo.engine.kernels.scores_triton import exponential, load_codes, load_query, pairwise, query_codes
 from octavo.engine.kernels.select import (
@@ -23,7 +24,7 @@ _BLOCK = 16  # pages that one program scores; sections are summed in as many lan
 
 def select_pages_triton(
     q: Tensor,
-    bounds: Tensor,
+    bounds: PageBounds,
     sections: Tensor,
     layout: BoundsLayout,
     page_ids: Tensor,
@@ -49,7 +50,7 @@ def select_pages_triton(
     estimates = torch.empty(rows, max(1, whole), heads, device=q.device)
     shared = distances.dim() == 1
     fixed = {"layout": layout, "group": heads // layout.num_kv_heads, "half": power_of_two(dim // 2), "block": _BLOCK}
-    for table, out, number, is_section in ((bounds, scores, count, False), (sections, estimates, whole, True)):
+    for table, out, number, is_section in ((bounds.boxes, scores, count, False), (sections, estimates, whole, True)):
         if number:
             _score[(rows, heads, -(-number // _BLOCK))](
                 q, table, page_ids, distances, cos, sin, out, scale, SECTION_WIDTH, number, 0 if shared else count,
@@ -61,7 +62,7 @@ def select_pages_triton(
     candidates = _first(weights, close, CANDIDATES * limits.cap)
     masses = torch.zeros(rows, candidates.shape[1], heads, device=q.device)
     sum_sketch[(rows, heads, candidates.shape[1])](
-        q, bounds, page_ids, candidates, close, distances, cos, sin, highest, masses, scale, 1 / 3,
+        q, *bounds, page_ids, candidates, close, distances, cos, sin, highest, masses, scale, 1 / 3,
         0 if shared else count, candidates.shape[1], shared=shared, layout=layout, group=heads // layout.num_kv_heads,
         half=power_of_two(dim // 2), lanes=LANES, **EXACT,
     )  # fmt: skip
@@ -155,7 +156,7 @@ def _score(
     codes_second = query_codes(second[None, :] * c + first[None, :] * s, factor)
     kv_head = head // group
     if section_pages == 0:
-        box = table + tl.load(page_ids + item, mask=there, other=0).to(tl.int64) * layout.page_bytes
+        box = table + tl.load(page_ids + item, mask=there, other=0).to(tl.int64) * layout.box_bytes
         codes = box + kv_head * 2 * layout.stride
         grid = (box + layout.page_codes).to(tl.pointer_type(tl.float16)) + kv_head * 2
     else:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from octavo.engine.kernels.activation import silu_mul_torch
-from octavo.engine.kernels.bounds import page_bounds_torch, section_bounds_torch
+from octavo.engine.kernels.bounds import PageBounds, page_bounds_torch, section_bounds_torch
 from octavo.engine.kernels.encode import encode_pages_torch
 from octavo.engine.kernels.far_rows import FarPages, attend_far_native, attend_far_torch
 from octavo.engine.kernels.gather import gather_pages_torch
@@ -243,27 +243,28 @@ def _page_bounds(compiled: Callable[..., Any], source: _Source) -> str | None:
     return None
 
 
-def _bounds(count: int, source: _Source) -> tuple[Tensor, BoundsLayout, Tensor]:
-    """The table of `count` pages, and their numbers in disorder."""
+def _bounds(count: int, source: _Source) -> tuple[PageBounds, BoundsLayout, Tensor]:
+    """The tables of `count` pages, and their numbers in disorder."""
     layout, pages = BoundsLayout(2, 4, 8), PageLayout(CODECS["f32"], 2, 4, 8)
     kv = source.normal(count, 2, 2, 4, 8)
-    table = page_bounds_torch(encode_pages_torch(kv, pages), pages, layout)
-    return table, layout, source.permutation(count)
+    bounds = page_bounds_torch(encode_pages_torch(kv, pages), pages, layout)
+    return PageBounds.split(bounds, layout), layout, source.permutation(count)
 
 
 def _section_bounds(compiled: Callable[..., Any], source: _Source) -> str | None:
-    arguments = _bounds(SECTION_PAGES + 3, source)
+    bounds, *others = _bounds(SECTION_PAGES + 3, source)
+    arguments = bounds.boxes, *others
     same = torch.equal(compiled(*arguments), section_bounds_torch(*arguments))
     return None if same else "its bounds differ from its reference's"
 
 
 def _select_pages(compiled: Callable[..., Any], source: _Source) -> str | None:
     count = 2 * SECTION_PAGES + 3
-    table, layout, ids = _bounds(count, source)
+    bounds, layout, ids = _bounds(count, source)
     _, cos, sin = _paged(source)
     q, read = source.normal(2, 1, 4, 8), source.normal(2, 1, 4)
     limits = SelectionLimits(2, 9, 0.8)
-    arguments = q, table, section_bounds_torch(table, layout, ids), layout, ids, source.given(count, 7)
+    arguments = q, bounds, section_bounds_torch(bounds.boxes, layout, ids), layout, ids, source.given(count, 7)
     for distances in (source.given(5), source.integers(12, (2, count))):
         results = [
             select(*arguments, distances, cos, sin, 0.4, read, limits, SelectionScratch())

@@ -9,7 +9,8 @@ from octavo.engine.kernels.triton_jit import constexpr, jit, tensor, tl
 @jit
 def sum_sketch(
     q: tensor,
-    table: tensor,
+    boxes: tensor,
+    sketches: tensor,
     page_ids: tensor,
     candidates: tensor,
     number: tensor,
@@ -43,7 +44,8 @@ def sum_sketch(
     codes_first = query_codes(first * c - second * s, factor)
     codes_second = query_codes(second * c + first * s, factor)
     kv_head = head // group
-    box = table + tl.load(page_ids + item).to(tl.int64) * layout.page_bytes
+    page = tl.load(page_ids + item).to(tl.int64)
+    box = boxes + page * layout.box_bytes
     codes = box + kv_head * 2 * layout.stride + pair
     lower_first, lower_second = load_codes(codes, is_pair), load_codes(codes + dim // 2, is_pair)
     upper = codes + layout.stride
@@ -53,7 +55,7 @@ def sum_sketch(
     step, origin = tl.load(grid).to(tl.float32), tl.load(grid + 1).to(tl.float32)
     lowest = 3 * tl.sum(codes_first * lower_first + codes_second * lower_second, 0)
     total = tl.sum(codes_first + codes_second, 0).to(tl.float32)
-    words = (box + layout.sketch_start).to(tl.pointer_type(tl.int32))
+    words = (sketches + page * layout.sketch_bytes).to(tl.pointer_type(tl.int32))
     words += kv_head * layout.sketch_tokens * (layout.stride // lanes)
     above = tl.load(highest + row * heads + head)
     masses = tl.zeros((lanes,), tl.float32)

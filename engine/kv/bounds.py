@@ -37,10 +37,11 @@ class BoundsLayout:
     """The bytes of the bounds of one layer of one page, and of one section. Padding is zero.
 
     Page: codes uint8 `[num_kv_heads, 2, stride]`, the lower and the upper corner of the box, then float16
-    `[num_kv_heads, 2]`, its step and origin. A code is worth `code * step + origin`, computed in float32. From
-    `sketch_start` on, the sketch: little-endian words of 32 bits `[num_kv_heads, page_size / 16, stride / 16, 16]`, of
+    `[num_kv_heads, 2]`, its step and origin. A code is worth `code * step + origin`, computed in float32. After these
+    `box_bytes` the sketch: little-endian words of 32 bits `[num_kv_heads, page_size / 16, stride / 16, 16]`, of
     16 channels of one token each, the last dimension. Channels 2j and 2j + 1 stand from bit 2j and 16 + 2j on, in
-    thirds of the way from the lower corner to the upper one.
+    thirds of the way from the lower corner to the upper one. Where selection looks at them, all boxes lie side by side,
+    and so do all sketches: it reads every box, and the sketches of few.
 
     Section: codes uint8 `[num_kv_heads, 3, stride]`, the lower and the upper corner of the box around the centres of
     its pages' boxes, and the largest width of these boxes, then float16 `[num_kv_heads, 4]`: step and origin of the
@@ -66,7 +67,7 @@ class BoundsLayout:
         return self.num_kv_heads * 3 * self.stride
 
     @property
-    def sketch_start(self) -> int:
+    def box_bytes(self) -> int:
         """Bytes of a page before its sketch, a multiple of 64."""
         return padded(self.page_codes + self.num_kv_heads * 2 * _HALF_BYTES, _ALIGNMENT)
 
@@ -78,7 +79,12 @@ class BoundsLayout:
     @property
     def page_bytes(self) -> int:
         """A multiple of 64."""
-        return self.sketch_start + self.num_kv_heads * self.sketch_tokens * self.stride * SKETCH_BITS // 8
+        return self.box_bytes + self.sketch_bytes
+
+    @property
+    def sketch_bytes(self) -> int:
+        """Bytes of a page's sketch, a multiple of 64."""
+        return self.num_kv_heads * self.sketch_tokens * self.stride * SKETCH_BITS // 8
 
     @property
     def section_bytes(self) -> int:

@@ -10,6 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from octavo.engine.huge_pages import huge_zeros
+from octavo.engine.kernels.bounds import PageBounds
 from octavo.engine.kernels.dispatch import Kernels
 from octavo.engine.kernels.select import SelectionScratch
 from octavo.engine.kv.bounds import SECTION_PAGES, BoundsLayout
@@ -18,45 +20,65 @@ from octavo.engine.kv.pages import PageId
 
 
 class BoundsTable:
-    """uint8 `[num_layers, capacity, page_bytes]`, on the device; it grows with the page ids."""
+    """Boxes uint8 `[num_layers, capacity, box_bytes]` and sketches uint8 `[num_layers, capacity, sketch_bytes]`, on the
+    device; they grow with the page ids."""
 
     def __init__(self, layout: BoundsLayout, pages: PageLayout, num_layers: int, kernels: Kernels, device: str) -> None:
         self.layout = layout
         self.scratch = SelectionScratch()
         self._pages = pages
         self._kernels = kernels
-        self.table = torch.empty(num_layers, 0, layout.page_bytes, dtype=torch.uint8, device=device)
+        self.boxes = torch.empty(num_layers, 0, layout.box_bytes, dtype=torch.uint8, device=device)
+        self.sketches = torch.empty(num_layers, 0, layout.sketch_bytes, dtype=torch.uint8, device=device)
 
     @property
     def nbytes(self) -> int:
-        return self.table.nbytes
+        return self.boxes.nbytes + self.sketches.nbytes
 
     @property
     def page_nbytes(self) -> int:
         """Bytes of a page's bounds in all layers."""
-        return self.table.shape[0] * self.layout.page_bytes
+        return len(self.boxes) * self.layout.page_bytes
+
+    def of_layer(self, layer: int) -> PageBounds:
+        return PageBounds(self.boxes[layer], self.sketches[layer])
 
     def resize(self, capacity: int) -> None:
-        layers, have, size = self.table.shape
+        have = self.boxes.shape[1]
         if capacity > have:
-            with torch.inference_mode(False):  # it is written to outside of steps, too
-                room = max(capacity, 2 * have, 64)
-                grown = torch.empty(layers, room, size, dtype=torch.uint8, device=self.table.device)
-            grown[:, :have] = self.table
-            self.table = grown
+            room = max(capacity, 2 * have, 64)
+            self.boxes, self.sketches = _grown(self.boxes, room), _grown(self.sketches, room)
 
     def compute(self, layer: int, pages: Sequence[PageId], encoded: Tensor) -> None:
         """Of one layer of pages, from their bytes uint8 `[len(pages), slot_bytes]`."""
-        self.table[layer, torch.tensor(pages)] = self._kernels.page_bounds(encoded, self._pages, self.layout)
+        self._put(layer, torch.tensor(pages), self._kernels.page_bounds(encoded, self._pages, self.layout))
 
     def of(self, page: PageId) -> NDArray[np.uint8]:
         """The bytes of a page's bounds, layer by layer, to be kept beside the page."""
-        array: NDArray[np.uint8] = self.table[:, page].cpu().numpy().reshape(-1)
+        of_layers = torch.cat((self.boxes[:, page], self.sketches[:, page]), dim=1)
+        array: NDArray[np.uint8] = of_layers.cpu().numpy().reshape(-1)
         return array
 
     def restore(self, page: PageId, data: Tensor) -> None:
         """What `of` gave, uint8 `[num_layers * page_bytes]`."""
-        self.table[:, page] = data.view(self.table.shape[0], -1).to(self.table.device)
+        self._put(slice(None), page, data.view(len(self.boxes), -1).to(self.boxes.device))
+
+    def _put(self, layer: int | slice, page: Tensor | int, bounds: Tensor) -> None:
+        """`bounds` uint8 `[..., page_bytes]` of one layer of pages, or all layers of a page."""
+        self.boxes[layer, page] = bounds[..., : self.layout.box_bytes]
+        self.sketches[layer, page] = bounds[..., self.layout.box_bytes :]
+
+
+def _grown(table: Tensor, capacity: int) -> Tensor:
+    """`table` with room for more pages."""
+    layers, have, size = table.shape
+    with torch.inference_mode(False):  # it is written to outside of steps, too
+        if table.device.type == "cpu":
+            grown = huge_zeros(layers * capacity * size).view(layers, capacity, size)
+        else:
+            grown = torch.empty(layers, capacity, size, dtype=torch.uint8, device=table.device)
+    grown[:, :have] = table
+    return grown
 
 
 @dataclass(slots=True, eq=False)
@@ -85,7 +107,7 @@ class FarPages:
         whole = same // SECTION_PAGES
         new = torch.stack(
             [
-                kernels.section_bounds(bounds.table[layer], bounds.layout, ids[whole * SECTION_PAGES :])
+                kernels.section_bounds(bounds.boxes[layer], bounds.layout, ids[whole * SECTION_PAGES :])
                 for layer in range(len(self.sections))
             ]
         )

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from octavo.engine.kernels.bounds import PageBounds
 from octavo.engine.kernels.dispatch import Kernels, load_kernels
 from octavo.engine.kernels.quantize import read_keys
 from octavo.engine.kernels.select import SHARE_AT_EDGE, SelectionLimits, SelectionScratch
@@ -178,9 +179,9 @@ class EngineTable:
 
     def add(self, layer: Layer, recorder: Recorder, kernels: Kernels) -> None:
         boxes = BoundsLayout(layer.stored.num_kv_heads, layer.stored.page_size, layer.stored.head_dim)
-        bounds = kernels.page_bounds(layer.encoded, layer.stored, boxes)
-        ids = torch.arange(len(bounds)).int()
-        sections = kernels.section_bounds(bounds, boxes, ids)
+        bounds = PageBounds.split(kernels.page_bounds(layer.encoded, layer.stored, boxes), boxes)
+        ids = torch.arange(len(layer.encoded)).int()
+        sections = kernels.section_bounds(bounds.boxes, boxes, ids)
         rows, heads = layer.distances.shape[0], len(layer.masses)
         queries, near = layer.unrotated.transpose(0, 1)[:, None], layer.near.T[:, None]
         for limits in (SelectionLimits(32, 32, 1.0), *(SelectionLimits(16, 64, share) for share in (0.9, 0.95, 0.98))):

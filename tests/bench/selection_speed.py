@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import torch
 
+from octavo.engine.kernels.bounds import PageBounds
 from octavo.engine.kernels.dispatch import load_kernels, set_num_threads
 from octavo.engine.kernels.select import SelectionLimits, SelectionScratch
 from octavo.engine.kv.bounds import BoundsLayout
@@ -39,9 +40,9 @@ def report(name: str, run: Callable[[int], object], repeats: int = 9) -> None:
 def measure(count: int, generator: torch.Generator) -> None:
     encoded = KERNELS.encode_pages(torch.randn(count, 2, KV_HEADS, PAGE_SIZE, DIM, generator=generator), PAGES)
     ids = torch.arange(count).int()
-    table = KERNELS.page_bounds(encoded, PAGES, BOUNDS)
-    tables = [table.clone() for _ in range(LAYERS)]  # so much memory a token reads
-    sections = KERNELS.section_bounds(table, BOUNDS, ids)
+    bounds = KERNELS.page_bounds(encoded, PAGES, BOUNDS)
+    tables = [PageBounds.split(bounds, BOUNDS) for _ in range(LAYERS)]  # so much memory a token reads
+    sections = KERNELS.section_bounds(tables[0].boxes, BOUNDS, ids)
     q, read = torch.randn(LAYERS, 16, 1, HEADS, DIM, generator=generator), torch.zeros(16, 1, HEADS)
     angles = torch.rand(ANGLES, DIM // 2, generator=generator) * 6
     cos, sin = angles.cos(), angles.sin()
@@ -59,7 +60,9 @@ def measure(count: int, generator: torch.Generator) -> None:
     if count <= 1024:
         report(f"{count} pages, a token, true distances", lambda layer: select(layer, 1, own))
     report(f"{count} pages, 16 pages of queries, one distance", lambda layer: select(layer, 16, shared), 3)
-    report(f"section bounds of {count} pages", lambda layer: KERNELS.section_bounds(tables[layer], BOUNDS, ids), 3)
+    report(
+        f"section bounds of {count} pages", lambda layer: KERNELS.section_bounds(tables[layer].boxes, BOUNDS, ids), 3
+    )
     if count == 256:
         report("bounds of 16 pages", lambda _: KERNELS.page_bounds(encoded[:16], PAGES, BOUNDS))
 

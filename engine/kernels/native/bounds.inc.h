@@ -133,7 +133,7 @@ static TARGET void bound_page(const Bound *b, int64_t number, int64_t kv_head) {
         upper[i] = (float)codes[l->stride + i] * step + origin;
     }
     float x[MOST_DIM][16];
-    uint32_t *words = (uint32_t *)(out + sketch_start(l) + kv_head * sketch_bytes(l));
+    uint32_t *words = (uint32_t *)(out + box_bytes(l) + kv_head * sketch_bytes(l));
     for (int64_t token = 0; token < l->page_size; token += 16, words += l->stride / SKETCH_LANES * 16) {
         const int64_t left = l->page_size - token;
         load_keys(&b->pages.layout, &page, token, x);
@@ -148,7 +148,7 @@ static TARGET void bound_section(const Bound *b, int64_t number, int64_t kv_head
     uint16_t grid[4];
     float largest_step = 0;
     for (int64_t i = number * SECTION_PAGES; i < b->num_ids && i < (number + 1) * SECTION_PAGES; i++) {
-        const uint8_t *page = b->bounds + b->page_ids[i] * l->page_bytes, *codes = page + kv_head * 2 * stride;
+        const uint8_t *page = b->boxes + b->page_ids[i] * box_bytes(l), *codes = page + kv_head * 2 * stride;
         uint16_t of_page[2];
         memcpy(of_page, page + l->kv_heads * 2 * stride + kv_head * (int64_t)sizeof of_page, sizeof of_page);
         const float step = half_value(of_page[0]), origin = half_value(of_page[1]);

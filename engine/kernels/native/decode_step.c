@@ -133,7 +133,8 @@ static const char *attend_far(const Run *run, int64_t number, bool *missing) {
     int32_t *count = AT(int32_t *, far->chosen_counts) + number;
     const Select select = {
         .layout = far->layout, .q = run->scratch.query, .rows = 1, .heads = m->heads,
-        .bounds = AT(const uint8_t *, far->bounds) + number * far->bounds_stride, .capacity = far->capacity,
+        .boxes = AT(const uint8_t *, far->boxes) + number * far->boxes_stride,
+        .sketches = AT(const uint8_t *, far->sketches) + number * far->sketches_stride, .capacity = far->capacity,
         .sections = AT(const uint8_t *, far->sections) + number * far->sections_stride,
         .page_ids = AT(const int32_t *, far->page_ids), .pages = far->pages,
         .num_pages = AT(const int32_t *, far->num_pages), .distances = AT(const int32_t *, far->angles),

@@ -25,7 +25,7 @@ typedef struct {
  * `chosen` int32 [num_layers, cap] and `chosen_counts` int32 [num_layers] receive what each layer selects. */
 typedef struct {
     BoundsLayout layout;
-    int64_t bounds, bounds_stride, capacity, sections, sections_stride;
+    int64_t boxes, boxes_stride, sketches, sketches_stride, capacity, sections, sections_stride;
     int64_t page_ids, pages, num_pages, angles, shared, scratch, floor, cap;
     int64_t device_slots, device_stride, distances, closed_up, closed_end;
     int64_t chosen, chosen_counts, numbers;  /* double [3]: tokens, section_width, mass_target of Select */

@@ -139,7 +139,7 @@ typedef struct {
 typedef struct {
     BoundsLayout layout;
     Pages pages;              /* n of them */
-    const uint8_t *bounds;    /* [capacity, layout.page_bytes] */
+    const uint8_t *boxes;     /* [capacity, box_bytes()] */
     int64_t capacity;
     const int32_t *page_ids;  /* [num_ids] */
     int64_t num_ids;

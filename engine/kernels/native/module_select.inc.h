@@ -23,12 +23,12 @@ static PyObject *ops_page_bounds(PyObject *object, Arguments arguments, Py_ssize
     Py_RETURN_NONE;
 }
 
-/* section_bounds(kv_heads, dim, stride, page_bytes, section_bytes, page_size, bounds, capacity, page_ids, pages, n, out) */
+/* section_bounds(kv_heads, dim, stride, page_bytes, section_bytes, page_size, boxes, capacity, page_ids, pages, n, out) */
 static PyObject *ops_section_bounds(PyObject *object, Arguments arguments, Py_ssize_t count) {
     ARGUMENTS(12);
     Bound bound = {0};
     READ_BOUNDS_LAYOUT(bound.layout);
-    bound.bounds = POINTER;
+    bound.boxes = POINTER;
     bound.capacity = INTEGER;
     bound.page_ids = POINTER;
     bound.num_ids = INTEGER;
@@ -60,16 +60,17 @@ static PyObject *ops_selection_bytes(PyObject *object, Arguments arguments, Py_s
     return PyLong_FromSize_t(selection_bytes(&select));
 }
 
-/* select_pages(kv_heads, dim, stride, page_bytes, section_bytes, page_size, heads, pages, cap, q, rows, bounds, capacity,
- * sections, page_ids, num_pages, distances, shared, cos, sin, angles, read, scale, tokens, section_width, mass_target,
+/* select_pages(kv_heads, dim, stride, page_bytes, section_bytes, page_size, heads, pages, cap, q, rows, boxes, sketches,
+ * capacity, sections, page_ids, num_pages, distances, shared, cos, sin, angles, read, scale, tokens, section_width, mass_target,
  * floor, scratch, out, counts) -> pages weighed */
 static PyObject *ops_select_pages(PyObject *object, Arguments arguments, Py_ssize_t count) {
-    ARGUMENTS(30);
+    ARGUMENTS(31);
     Select select = {0};
     READ_SELECT_SIZES(select);
     select.q = POINTER;
     select.rows = INTEGER;
-    select.bounds = POINTER;
+    select.boxes = POINTER;
+    select.sketches = POINTER;
     select.capacity = INTEGER;
     select.sections = POINTER;
     select.page_ids = POINTER;

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SECTION_PAGES = 16, MOST_QUERY_HEADS = 128 };
+enum { SECTION_PAGES = 16, MOST_QUERY_HEADS = 512, MOST_KV_HEADS = 128 };
 
 /* Pages of which the keys' sketches are looked at, for each page that may be chosen. */
 enum { CANDIDATES = 4 };
@@ -23,7 +23,8 @@ typedef struct {
     BoundsLayout layout;
     const float *q;            /* [rows, heads, dim], not rotated */
     int64_t rows, heads;
-    const uint8_t *bounds;     /* [capacity, page_bytes] */
+    const uint8_t *boxes;      /* [capacity, box_bytes()] */
+    const uint8_t *sketches;   /* [capacity, kv_heads * sketch_bytes()] */
     int64_t capacity;
     const uint8_t *sections;   /* [pages / SECTION_PAGES, section_bytes] */
     const int32_t *page_ids;   /* [pages] */
@@ -71,8 +72,8 @@ typedef struct {
     int64_t num_pages, num_sections, half, padded_sections;
 } SelectRow;
 
-/* Where in a page's bounds its sketch begins, and the bytes of one head's. */
-static inline int64_t sketch_start(const BoundsLayout *l) { return (l->kv_heads * (2 * l->stride + 4) + 63) / 64 * 64; }
+/* The bytes of a page's box, after which its sketch begins where they are not apart, and those of one head's sketch. */
+static inline int64_t box_bytes(const BoundsLayout *l) { return (l->kv_heads * (2 * l->stride + 4) + 63) / 64 * 64; }
 static inline int64_t sketch_bytes(const BoundsLayout *l) {
     return (l->page_size + SKETCH_LANES - 1) / SKETCH_LANES * (l->stride / SKETCH_LANES) * SKETCH_WORDS;
 }

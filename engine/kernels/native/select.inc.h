@@ -11,12 +11,6 @@ typedef struct {
     int count;
 } Batch;
 
-/* For some query heads, 16 partial sums of each of 16 boxes. */
-typedef struct {
-    int32_t ends[MOST_HEADS][16 * 16], lengths[MOST_HEADS][16 * 16], spans[MOST_HEADS][16 * 16];
-    float total[MOST_HEADS][16];  /* sums of codes, where distances differ */
-} BoxSums;
-
 /* e^x for x clamped to -87 .. 80. As v_exp, but every operation rounds for itself. */
 INLINE V exp_plainly(V x) {
     const V magic = v_set1(12582912.0f);
@@ -34,34 +28,6 @@ INLINE V exp_plainly(V x) {
     return v_mul(p, v_pow2(shifted));
 }
 
-/* Adds the box number `lane` up, for `n` heads with `codes` 2 * stride apart. */
-INLINE void add_box(const int n, const bool section, const uint8_t *box, int64_t stride, const int16_t *codes, int lane,
-                    BoxSums *sums) {
-    N ends[MOST_HEADS], lengths[MOST_HEADS], spans[MOST_HEADS];
-    for (int h = 0; h < n; h++) ends[h] = lengths[h] = spans[h] = n_zero();
-    for (int64_t i = 0; i < stride; i += 32) {
-        W lower = w_load_bytes(box + i), upper = w_load_bytes(box + stride + i), end = w_add(lower, upper);
-        W span = w_sub(upper, lower), width = w_times_128(section ? w_load_bytes(box + 2 * stride + i) : span);
-        for (int h = 0; h < n; h++) {
-            W code = w_load(codes + h * 2 * stride + i), magnitude = w_load(codes + h * 2 * stride + stride + i);
-            W length = w_high_product(width, magnitude);
-            ends[h] = n_dot(end, code, ends[h]);
-            lengths[h] = n_dot(length, length, lengths[h]);
-            if (section) spans[h] = n_dot(span, magnitude, spans[h]);
-        }
-    }
-    for (int h = 0; h < n; h++) {
-        n_store(sums->ends[h] + 16 * lane, ends[h]);
-        n_store(sums->lengths[h] + 16 * lane, lengths[h]);
-        if (section) n_store(sums->spans[h] + 16 * lane, spans[h]);
-    }
-}
-
-/* Pages are too far apart, and too small, for the processor to foresee them. */
-INLINE void prefetch_bounds(const uint8_t *bounds, int64_t size) {
-    for (int64_t i = 0; i < size; i += 64) __builtin_prefetch(bounds + i, 0, 2);
-}
-
 /* For each box, the sum of the codes of a query. */
 INLINE V totals_of(const Select *s, const SelectRow *row, const BoxSums *sums, int64_t head, int h) {
     return s->shared ? v_set1(row->total[head + h]) : v_load(sums->total[h]);
@@ -71,13 +37,19 @@ INLINE void add_boxes(const int n, const bool section, const Select *s, const Se
                       int64_t kv_head, int64_t head, BoxSums *sums) {
     const int64_t stride = s->layout.stride, size = (section ? 3 : 2) * stride;
     int16_t rotated[MOST_HEADS * 2 * MOST_DIM + 16];
+    BoxQuery queries[MOST_HEADS];
+    /* The first heads of a KV head fetch its part, the last ones what comes after it, too. */
+    const bool wants_next = batch->next[0] != NULL && head % (s->heads / s->layout.kv_heads) == 0;
+    const int64_t last = kv_head + 1 < s->layout.kv_heads ? (kv_head + 1) * size : box_bytes(&s->layout);
     for (int lane = 0; lane < batch->count; lane++) {
-        const int16_t *codes = s->shared ? row->codes + head * 2 * stride : rotated;
-        for (int h = 0; h < n && !s->shared; h++)
-            sums->total[h][lane] =
-                encode_query(s, row, head + h, batch->distances[lane], rotated + h * 2 * stride);
-        if (kv_head == 0 && batch->next[lane] != NULL) prefetch_bounds(batch->next[lane], sketch_start(&s->layout));
-        add_box(n, section, batch->bytes[lane] + kv_head * size, stride, codes, lane, sums);
+        for (int h = 0; h < n && (lane == 0 || !s->shared); h++) {
+            int16_t *codes = s->shared ? row->codes + (head + h) * 2 * stride : rotated + h * 2 * stride;
+            if (!s->shared) sums->total[h][lane] = encode_query(s, row, head + h, batch->distances[lane], codes);
+            prepare_box_query(codes, stride, &queries[h]);
+        }
+        if (wants_next)
+            for (int64_t i = kv_head * size; i < last; i += 64) __builtin_prefetch(batch->next[lane] + i, 0, 2);
+        add_box(n, section, batch->bytes[lane] + kv_head * size, stride, queries, lane, sums);
     }
 }
 
@@ -148,7 +120,7 @@ INLINE void score_sections_of(const int n, const Select *s, SelectRow *row, cons
         V estimate = v_add(centre, v_mul(width_step, v_mul(length, v_set1(8 * s->section_width))));
         V upper;
         if (s->shared) {
-            V span = v_mul(step, v_mul(n_sum16(sums.spans[h]), v_set1(1.0f / 32)));
+            V span = v_mul(step, v_mul(n_sum16(sums.spans[h]), v_set1(0.5f)));
             upper = v_add(v_add(centre, span), v_mul(width_step, v_mul(length, v_set1(8))));
             upper = v_add(upper, v_mul(v_mul(furthest, v_set1(row->magnitude[head + h])), v_set1(0x1p-18f)));
         } else {
@@ -183,17 +155,17 @@ INLINE void score_section_pages(const Select *s, const SelectRow *row, int64_t n
     const int64_t ahead = (next - section) * SECTION_PAGES;
     Batch batch = {.count = 0};
     for (int64_t i = section * SECTION_PAGES; i < row->num_pages && i < (section + 1) * SECTION_PAGES; i++) {
-        batch.bytes[batch.count] = s->bounds + s->page_ids[i] * s->layout.page_bytes;
-        batch.next[batch.count] = ahead ? s->bounds + s->page_ids[i + ahead] * s->layout.page_bytes : NULL;
+        batch.bytes[batch.count] = s->boxes + s->page_ids[i] * box_bytes(&s->layout);
+        batch.next[batch.count] = ahead ? s->boxes + s->page_ids[i + ahead] * box_bytes(&s->layout) : NULL;
         batch.distances[batch.count++] = s->shared ? 0 : s->distances[number * s->pages + i];
     }
-    float grids[2 * MOST_QUERY_HEADS + 16][16];
+    float grids[2 * MOST_KV_HEADS + 16][16];
     load_grids(&batch, s->layout.kv_heads * 2 * s->layout.stride, 2 * s->layout.kv_heads, grids);
     FOR_HEADS(s, score_pages_of, s, row, &batch, grids, kv_head, head, scores)
 }
 
 INLINE void score_sections(const Select *s, SelectRow *row, const Batch *batch, int64_t first) {
-    float grids[4 * MOST_QUERY_HEADS + 16][16];
+    float grids[4 * MOST_KV_HEADS + 16][16];
     load_grids(batch, s->layout.kv_heads * 3 * s->layout.stride, 4 * s->layout.kv_heads, grids);
     FOR_HEADS(s, score_sections_of, s, row, batch, grids, kv_head, head, first)
 }

@@ -16,6 +16,7 @@ size_t selection_bytes(const Select *s) {
 }
 
 const char *find_select_problem(const Select *s) {
+    if (s->heads > MOST_QUERY_HEADS || s->layout.kv_heads > MOST_KV_HEADS) return "there are too many heads";
     if (s->shared && outside(s->distances[0], s->angles)) return bad_angle;
     for (int64_t row = 0; row < s->rows; row++) {
         if (outside(s->num_pages[row], s->pages + 1)) return "a number of pages is not in 0 .. pages";

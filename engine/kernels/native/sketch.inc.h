@@ -1,12 +1,18 @@
 /* Masses of pages by the sketches of their keys. Included once per instruction set, after select.inc.h. */
 
+/* Sketches are too far apart, and too small, for the processor to foresee them. */
+INLINE void prefetch_bounds(const uint8_t *bounds, int64_t size) {
+    for (int64_t i = 0; i < size; i += 64) __builtin_prefetch(bounds + i, 0, 2);
+}
+
 /* The mass of a page's keys for `n` heads, relative to their highest, by the sketches of these. */
-INLINE void sum_sketch(const int n, const Select *s, SelectRow *row, const uint8_t *page, int32_t distance,
+INLINE void sum_sketch(const int n, const Select *s, SelectRow *row, int64_t page, int32_t distance,
                        int64_t kv_head, int64_t head, int64_t at) {
     const BoundsLayout *l = &s->layout;
     const int64_t stride = l->stride, apart = selection_padded(CANDIDATES * s->cap);
-    const uint8_t *box = page + kv_head * 2 * stride, *sketch = page + sketch_start(l) + kv_head * sketch_bytes(l);
-    const uint16_t *grid = (const uint16_t *)(page + l->kv_heads * 2 * stride) + 2 * kv_head;
+    const uint8_t *boxes = s->boxes + page * box_bytes(l), *box = boxes + kv_head * 2 * stride;
+    const uint8_t *sketch = s->sketches + (page * l->kv_heads + kv_head) * sketch_bytes(l);
+    const uint16_t *grid = (const uint16_t *)(boxes + l->kv_heads * 2 * stride) + 2 * kv_head;
     const V step = v_set1(half_value(grid[0])), origin = v_set1(half_value(grid[1]));
     int16_t rotated[MOST_HEADS * 2 * MOST_DIM + 16];
     Factors factors[MOST_HEADS];
@@ -48,11 +54,12 @@ INLINE void sum_sketch(const int n, const Select *s, SelectRow *row, const uint8
 
 /* Masses of the best from number `first` on to before `last`. */
 static TARGET void select_closely(const Select *s, SelectRow *row, int64_t number, int64_t first, int64_t last) {
+    const int64_t size = box_bytes(&s->layout), of_sketch = s->layout.kv_heads * sketch_bytes(&s->layout);
     for (int64_t i = first; i < last; i++) {
-        const int64_t index = row->best[i], next = row->best[i + 1 < last ? i + 1 : i];
-        const uint8_t *page = s->bounds + s->page_ids[index] * s->layout.page_bytes;
-        const int32_t distance = s->shared ? 0 : s->distances[number * s->pages + index];
-        prefetch_bounds(s->bounds + s->page_ids[next] * s->layout.page_bytes, s->layout.page_bytes);
+        const int64_t page = s->page_ids[row->best[i]], next = s->page_ids[row->best[i + 1 < last ? i + 1 : i]];
+        const int32_t distance = s->shared ? 0 : s->distances[number * s->pages + row->best[i]];
+        prefetch_bounds(s->boxes + next * size, size);
+        prefetch_bounds(s->sketches + next * of_sketch, of_sketch);
         FOR_HEADS(s, sum_sketch, s, row, page, distance, kv_head, head, i)
     }
 }

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from octavo.engine.kernels.activation import silu_mul_torch
-from octavo.engine.kernels.bounds import page_bounds_torch, section_bounds_torch
+from octavo.engine.kernels.bounds import PageBounds, page_bounds_torch, section_bounds_torch
 from octavo.engine.kernels.dispatch import Kernels, load_kernels
 from octavo.engine.kernels.encode import encode_pages_torch
 from octavo.engine.kernels.far_rows import FarPages, attend_far_native, attend_far_torch
@@ -131,9 +131,10 @@ def selection(kernels: Kernels, device: str) -> None:
         case, layout = Case(seed, device), PageLayout(CODECS["k8v8"], kv_heads, 4, dim)
         boxes = BoundsLayout(kv_heads, 4, dim)
         bounds = page_bounds_torch(encode_pages_torch(case.kv(layout, count), layout), layout, boxes)
+        bounds = PageBounds.split(bounds, boxes)
         ids = case.order(count)
-        sections = section_bounds_torch(bounds, boxes, ids)
-        assert torch.equal(kernels.section_bounds(bounds, boxes, ids), sections)
+        sections = section_bounds_torch(bounds.boxes, boxes, ids)
+        assert torch.equal(kernels.section_bounds(bounds.boxes, boxes, ids), sections)
         rows = 3
         q, read = case.normal(rows, 2, heads, dim), case.normal(rows, 2, heads) * 3
         num_pages = torch.tensor([count, count // 2, 0]).int().to(device)

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from octavo.engine.kernels.bounds import page_bounds_torch, read_boxes, read_codes, section_bounds_torch
+from octavo.engine.kernels.bounds import PageBounds, page_bounds_torch, read_boxes, read_codes, section_bounds_torch
 from octavo.engine.kernels.dispatch import Kernels
 from octavo.engine.kernels.encode import encode_pages_torch
 from octavo.engine.kernels.quantize import read_keys
@@ -44,7 +44,7 @@ def test_a_section_holds_the_boxes_of_its_pages(seed: int, count: int, spread: f
     kv = torch.randn(50, 2, 2, 4, 16, generator=generator) * 10**spread
     bounds = page_bounds_torch(encode_pages_torch(kv, pages), pages, layout)
     ids = torch.randperm(50, generator=generator)[:count].int()
-    sections = section_bounds_torch(bounds, layout, ids)
+    sections = section_bounds_torch(PageBounds.split(bounds, layout).boxes, layout, ids)
     assert sections.shape == (-(-count // SECTION_PAGES), layout.section_bytes)
     codes, grid = read_codes(sections, layout, 3)
     step, origin, width_step, largest_step = grid[..., None].unbind(2)
@@ -71,8 +71,9 @@ def test_native_bounds_are_the_reference_to_the_bit(
     bounds = page_bounds_torch(encoded, pages, layout)
     assert torch.equal(native_kernels.page_bounds(encoded, pages, layout), bounds)
     ids = torch.randperm(40, generator=generator)[:37].int()
-    expected = section_bounds_torch(bounds, layout, ids)
-    assert torch.equal(native_kernels.section_bounds(bounds, layout, ids), expected)
+    boxes = PageBounds.split(bounds, layout).boxes
+    expected = section_bounds_torch(boxes, layout, ids)
+    assert torch.equal(native_kernels.section_bounds(boxes, layout, ids), expected)
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
@@ -85,4 +86,4 @@ def test_the_sign_of_zero_does_not_show(sign: float) -> None:
 def test_a_page_that_has_no_bounds_is_refused(native_kernels: Kernels) -> None:
     layout = BoundsLayout(1, 4, 8)
     with pytest.raises(ValueError, match="no row in the table"):
-        native_kernels.section_bounds(torch.zeros(2, layout.page_bytes).byte(), layout, torch.tensor([2]).int())
+        native_kernels.section_bounds(torch.zeros(2, layout.box_bytes).byte(), layout, torch.tensor([2]).int())

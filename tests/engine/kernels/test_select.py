@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from octavo.engine.kernels.bounds import page_bounds_torch, read_boxes, read_sketch, section_bounds_torch
+from octavo.engine.kernels.bounds import PageBounds, page_bounds_torch, read_boxes, read_sketches, section_bounds_torch
 from octavo.engine.kernels.dispatch import Kernels
 from octavo.engine.kernels.encode import encode_pages_torch
 from octavo.engine.kernels.select import (
@@ -40,9 +40,9 @@ class Pages:
         kv[copies] = kv[originals]
         order = torch.randperm(count, generator=generator)  # page ids are in disorder, the sequence is not
         self.encoded = encode_pages_torch(kv[order], stored)
-        self.bounds = page_bounds_torch(self.encoded, stored, self.layout)
+        self.bounds = PageBounds.split(page_bounds_torch(self.encoded, stored, self.layout), self.layout)
         self.ids = torch.argsort(order).int()
-        self.sections = section_bounds_torch(self.bounds, self.layout, self.ids)
+        self.sections = section_bounds_torch(self.bounds.boxes, self.layout, self.ids)
         frequencies = 0.7 ** torch.arange(dim // 2, dtype=torch.float64)
         angles = torch.outer(torch.arange(ANGLES, dtype=torch.float64), frequencies)
         self.cos, self.sin = angles.cos().float(), angles.sin().float()
@@ -144,25 +144,27 @@ def test_a_sketch_tells_where_a_key_is_that_its_box_hides(kernels: Kernels) -> N
         kv[wanted, 0, 0, 0], kv[wanted, 0, 0, 1] = q[0, 0, 0], -q[0, 0, 0]
         stored = PageLayout(CODECS["f32"], 1, PAGE_SIZE, dim)
         bounds = page_bounds_torch(encode_pages_torch(kv, stored), stored, pages.layout)
+        bounds = PageBounds.split(bounds, pages.layout)
         ids = torch.arange(count).int()
         got, _ = kernels.select_pages(
-            q, bounds, section_bounds_torch(bounds, pages.layout, ids), pages.layout, ids, torch.tensor([count]).int(),
+            q, bounds, section_bounds_torch(bounds.boxes, pages.layout, ids), pages.layout, ids,
+            torch.tensor([count]).int(),
             torch.tensor([0]).int(), pages.cos, pages.sin, SCALE, None,
             SelectionLimits(count // CANDIDATES, count // CANDIDATES, 1.0), SelectionScratch(),
         )  # fmt: skip
         assert wanted in got[0].tolist()
-        assert (read_boxes(bounds, pages.layout)[1] >= 0.99).all()  # of every page
+        assert (read_boxes(bounds.boxes, pages.layout)[1] >= 0.99).all()  # of every page
 
 
 def _scores(q: Tensor, pages: Pages, distances: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Scaled scores for each query head, float64: of a box's centre and how much higher the ellipsoid in it reaches [p,
     heads], and of its keys as their sketches have them [p, heads, tokens]."""
-    bounds = pages.bounds[pages.ids.long()]
-    lower, upper, _ = (x.double() for x in read_boxes(bounds, pages.layout))
+    boxes, sketches = (table[pages.ids.long()] for table in pages.bounds)
+    lower, upper, _ = (x.double() for x in read_boxes(boxes, pages.layout))
     cos, sin = (x[distances.long()][:, None].double() for x in (pages.cos, pages.sin))
     first, second = q.double().chunk(2, dim=-1)
     rotated = torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
-    keys = lower[:, :, None] + (upper - lower)[:, :, None] * read_sketch(bounds, pages.layout).double() / 3
+    keys = lower[:, :, None] + (upper - lower)[:, :, None] * read_sketches(sketches, pages.layout).double() / 3
     centre, half_width, keys = (
         x.repeat_interleave(len(q) // pages.layout.num_kv_heads, 1)
         for x in ((lower + upper) / 2, (upper - lower) / 2, keys)
@@ -173,8 +175,9 @@ def _scores(q: Tensor, pages: Pages, distances: Tensor) -> tuple[Tensor, Tensor,
 
 def test_equal_pages_are_taken_in_order(kernels: Kernels) -> None:
     pages = Pages(1, 8, 2 * SECTION_PAGES + 5, 0.0, "f32", 0, 0)
-    pages.bounds[:] = pages.bounds[0]
-    sections = section_bounds_torch(pages.bounds, pages.layout, pages.ids)
+    for table in pages.bounds:
+        table[:] = table[0]
+    sections = section_bounds_torch(pages.bounds.boxes, pages.layout, pages.ids)
     q, num_pages = torch.ones(2, 1, 2, 8), torch.tensor([len(pages.ids), 3]).int()
     got, counts = kernels.select_pages(
         q, pages.bounds, sections, pages.layout, pages.ids, num_pages, torch.tensor([7]).int(), pages.cos, pages.sin,

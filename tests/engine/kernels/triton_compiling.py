@@ -12,6 +12,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
+from octavo.engine.kernels.bounds import PageBounds
 from octavo.engine.kernels.paged_attention import AttentionState
 from octavo.engine.kernels.select import SelectionLimits, SelectionScratch
 from octavo.engine.kernels.triton_kernels import IMPLEMENTATIONS
@@ -70,9 +71,9 @@ def launch_all() -> None:
         ops["gather_pages"](pages, layout, ids, ids, *angles, torch.bfloat16)
         ops["attend_pages"](q, pages, layout, ids[None], ids[None], ids[:1], *angles, 0.1, state, True)
         ops["attend_tail"](q, kv, layout, ids, ids, *angles, 0.1, state)
-        bounds = ops["page_bounds"](pages, layout, boxes)
+        bounds = PageBounds.split(ops["page_bounds"](pages, layout, boxes), boxes)
         table = torch.zeros(40).int()
-        sections = ops["section_bounds"](bounds, boxes, table)
+        sections = ops["section_bounds"](bounds.boxes, boxes, table)
         for distances in (ids[:1], torch.zeros(2, 40).int()):
             limits, scratch = SelectionLimits(1, 8, 0.9), SelectionScratch()
             ops["select_pages"](

@@ -145,7 +145,7 @@ def test_after_a_restart_bounds_and_pages_are_found_and_the_logits_agree(
     before = engine.answer(PROMPT)
     cache = engine.engine.cache
     pages = cache.table.match(PROMPT[:-1])
-    bounds = cache.tiers.bounds.table[:, pages].clone()
+    bounds = [cache.tiers.bounds.of(page) for page in pages]
     cache.table.release(pages)
     engine.engine.close()
     store.close()
@@ -155,7 +155,7 @@ def test_after_a_restart_bounds_and_pages_are_found_and_the_logits_agree(
     after = engine.answer(PROMPT)
     cache = engine.engine.cache
     opened = cache.open(PROMPT, "test")
-    assert torch.equal(cache.tiers.bounds.table[:, opened.page_ids], bounds)
+    assert np.array_equal([cache.tiers.bounds.of(page) for page in opened.page_ids], bounds)
     cache.close(opened)
     assert after.metrics.reused_disk == len(PROMPT) // 8 * 8
     assert after.tokens == before.tokens
