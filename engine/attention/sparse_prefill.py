@@ -21,7 +21,6 @@ from octavo.engine.kernels.far_rows import FarPages
 from octavo.engine.kernels.select import SelectionLimits
 from octavo.engine.kv.pools import Ids
 from octavo.engine.kv.sequence_pages import SequencePages
-from octavo.engine.model.rope import rotate
 
 
 class SparsePrefillAttention(PrefillAttention):
@@ -138,12 +137,19 @@ class SparsePrefillAttention(PrefillAttention):
             first, count = sum(map(len, pooled)), len(list(alike))
             rows = slice(first * page_size, first * page_size + count * size)
             queries = q[rows].view(count, size, heads, -1)
-            if not is_past:  # pages stand at distances from the page of queries; within it, they differ by their offset
-                angles = Angles(self._rope, 0, size)
-                queries = rotate(queries, angles.cos[:, None], angles.sin[:, None])
-            pooled.append(queries.mean(dim=1))
+            pooled.append(queries.mean(dim=1) if is_past else self._mean_of_rotated(queries))
             read.append(lse.t()[rows].reshape(count, size, heads).mean(dim=1))
         return torch.cat(pooled), torch.cat(read)
+
+    def _mean_of_rotated(self, q: Tensor) -> Tensor:
+        """Of queries `[pages, size, heads, d]`, rotated by their offset in the page: pages stand at distances from it.
+
+        What each half of a query adds to either half is summed before they are put together: half the passes.
+        """
+        angles = Angles(self._rope, 0, q.shape[1])
+        cos, sin = (table[:, None] / q.shape[1] for table in (angles.cos, angles.sin))
+        own, other = ((q * torch.cat(pair, dim=-1)).sum(dim=1) for pair in ((cos, cos), (sin, -sin)))
+        return own + other.roll(q.shape[-1] // 2, dims=-1)
 
     def _limits_of_pages(self, question: int | None) -> list[tuple[slice, SelectionLimits]]:
         every = len(self._numbers)
