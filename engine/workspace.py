@@ -124,9 +124,9 @@ def _blocks_bytes(sizes: ModelSizes, rows: int, past: int, codec: str, run: RunS
     held = sizes.hidden_size * (2 * _FLOAT32 + _BFLOAT16) + (queries + 2 * keys) * _FLOAT32
     held += queries * (_FLOAT32 + _BFLOAT16) + 2 * sizes.num_heads * _FLOAT32 + 2 * keys * _BFLOAT16 + encoded
     group, own = min(GROUP_PAGES * run.page_size, past), -(-rows // run.page_size) * run.page_size
-    arranged = 2 * max(group, own) * keys * _BFLOAT16
-    gathered = 2 * max(group, own if CODECS[codec].is_lossless else 2 * own) * keys * _BFLOAT16
-    return rows * held + arranged + max(gathered, rows * sizes.intermediate_size * _BFLOAT16)
+    # The last group of earlier pages is read together with the chunk itself: gathered, and then arranged.
+    gathered = 2 * (group + own * (1 if CODECS[codec].is_lossless else 2)) * keys * _BFLOAT16
+    return rows * held + gathered + max(gathered, rows * sizes.intermediate_size * _BFLOAT16)
 
 
 def _attention_bytes(sizes: ModelSizes, rows: int, past: int, is_lossless: bool, run: RunSizes) -> int:

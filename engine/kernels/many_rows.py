@@ -134,7 +134,8 @@ class RowAttention:
         out: Tensor | None = None,
     ) -> None:
         """Of one run after the other, up to MOST_RUNS. With `is_first` the state begins here, whatever it held. With
-        `out` bfloat16 [rows, heads, d] it ends here, and what it comes to goes there."""
+        `out` bfloat16 [rows, heads, d] it ends here, and what it comes to goes there. Its `highest` is what exponents
+        are relative to; it grows by steps: scores may be somewhat higher."""
         op, (n, heads, dim), kv_heads = "attend_rows", q.shape, runs[0].keys.shape[0]
         require(op, torch.float32, q, state.highest, state.total, state.values)
         require_angles(op, cos, sin, dim)

@@ -40,9 +40,13 @@ def test_logits_are_bit_identical_under_every_budget(
         engine.settle()
 
 
-def test_selecting_every_page_is_near_dense_attention_in_float32(tiered: Callable[..., Any], wide: Path) -> None:
+@pytest.mark.parametrize("page_size", [16, 32, 64])
+def test_selecting_every_page_is_near_dense_attention_in_float32(
+    tiered: Callable[..., Any], wide: Path, page_size: int
+) -> None:
+    """Pages smaller than a block are gathered first, larger ones are blocks of their own."""
     attention = AttentionConfig(dense_limit=128, window=128, floor=896, cap=896, mass_target=1.0)
-    settings = {**SETTINGS, "folder": wide, "kv_codec": "k8v4"}
+    settings = {**SETTINGS, "folder": wide, "kv_codec": "k8v4", "page_size": page_size}
     found = tiered(**{**settings, "attention": attention}).answer(PROMPT[:900]).logits[0]
     dense = {"attention": AttentionConfig(), "compute_dtype": "float32", "context": 1024}
     exact = tiered(**{**settings, **dense}).answer(PROMPT[:900]).logits[0]
