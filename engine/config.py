@@ -7,7 +7,7 @@ from typing import Literal
 
 from octavo.engine.errors import PolicyError
 
-GROUP_PAGES = 64
+GROUP_PAGES = 96
 """Pages that attention reads at a time, whatever the budget."""
 
 ComputeDtype = Literal["auto", "bfloat16", "float32"]
@@ -22,8 +22,8 @@ class AttentionConfig:
     Queries at positions below `dense_limit` read everything; `None` is the length the model was trained on, which it
     cannot exceed. From there on a query reads the first page, the `window` before its own page, and of the pages in
     between those that its layer selects: of a prompt as many as hold `mass_target` of the attention, as estimated, at
-    least `floor` and at most `cap` tokens, the first page among them; for a new token, and for the last `question`
-    tokens of a prompt, always `cap`.
+    least `floor` and at most `cap` tokens, the first page among them; for a new token always `cap`, and for the last
+    `question` tokens of a prompt `question_cap`.
 
     Past the trained length `far_positions` says where selected pages stand: side by side before the window ("closed
     up"), or all at one distance ("one angle").
@@ -35,6 +35,7 @@ class AttentionConfig:
     cap: int = 2048
     mass_target: float = 0.95
     question: int = 256
+    question_cap: int = 3072
     far_positions: FarPositions = "closed up"
 
 

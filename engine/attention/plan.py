@@ -30,6 +30,7 @@ class ReadingPlan:
     window_pages: int
     floor_pages: int
     cap_pages: int
+    question_cap_pages: int
     mass_target: float
     question_pages: int
     far_distance: int
@@ -54,6 +55,7 @@ class ReadingPlan:
             window_pages=window_pages,
             floor_pages=max(1, min(attention.floor // page - 1, most_pages)),
             cap_pages=max(1, min(attention.cap // page - 1, most_pages)),
+            question_cap_pages=max(1, min(attention.question_cap // page - 1, most_pages)),
             mass_target=attention.mass_target,
             question_pages=-(-attention.question // page),
             far_distance=(window_pages + 1) * page,
@@ -72,7 +74,7 @@ class ReadingPlan:
         return max(1, page - self.window_pages)
 
     def first_of_question(self, num_tokens: int) -> int:
-        """The first page of a prompt's last tokens, which read as much as a new one: of complete pages and the rest."""
+        """The first page of a prompt's last tokens, which read as a question does: of complete pages and the rest."""
         return max(0, num_tokens // self.page_size - self.question_pages)
 
     def is_dense(self, position: int) -> bool:
@@ -81,10 +83,14 @@ class ReadingPlan:
     @property
     def far_end(self) -> int:
         """Where the window begins while pages are closed up: after the first page and all that can be selected."""
-        return (self.cap_pages + 1) * self.page_size
+        return (self._places + 1) * self.page_size
+
+    @property
+    def _places(self) -> int:
+        return max(self.cap_pages, self.question_cap_pages)
 
     def far_starts(self, count: int) -> Ids:
         """Where the first page and `count` selected ones begin while they are closed up, in tokens."""
-        places = np.arange(self.cap_pages + 1 - count, self.cap_pages + 1)
+        places = np.arange(self._places + 1 - count, self._places + 1)
         starts: Ids = np.concatenate(([0], places)) * self.page_size
         return starts

@@ -33,9 +33,11 @@ class AttentionSetup:
         takes_pages = self.attend_rows is not None and takes_pages_of(self.pool.layout)
         self.attend_far = partial(attend_far_native, ops) if ops and takes_pages else None
         self.page_angles = rope.cos[: self.pool.page_size], rope.sin[: self.pool.page_size]
-        self.prefill_limits = SelectionLimits(plan.floor_pages, plan.cap_pages, plan.mass_target)
-        # A new token reads all it may, and so does the end of the prompt before it: that costs little.
-        self.token_limits = SelectionLimits(plan.cap_pages, plan.cap_pages, plan.mass_target)
+        target = plan.mass_target
+        self.prompt_limits = SelectionLimits(plan.floor_pages, plan.cap_pages, target)
+        # A new token reads all it may; the end of a prompt before it more than that, which costs little.
+        self.token_limits = SelectionLimits(plan.cap_pages, plan.cap_pages, target)
+        self.question_limits = SelectionLimits(plan.question_cap_pages, plan.question_cap_pages, target)
 
     def log_sums(self, state: AttentionState) -> Tensor:
         """Log-sum-exp of the scores in a state, float32 `[rows, heads]`: the same to the bit wherever it is taken."""

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from functools import cached_property
 from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from octavo.engine.attention.chunk_rows import Angles, ChunkRows, NativeRows, Sight
 from octavo.engine.attention.plan import ReadingPlan
@@ -22,12 +24,27 @@ from octavo.engine.kernels.select import SelectionLimits
 from octavo.engine.kv.pools import Ids
 from octavo.engine.kv.sequence_pages import SequencePages
 
+_ALIKE = 8
+"""Neighbouring queries of a prompt's end that one mean stands for. The mean of a whole page misses what single words of
+a question ask for (measured: tests/bench/results.md)."""
+
+
+class _Choice(NamedTuple):
+    """How a run of pages of queries chooses: queries of a page, whether they are past the trained length, how much they
+    may read, and how many neighbouring ones one mean stands for."""
+
+    pages: slice
+    queries: int
+    is_past: bool
+    limits: SelectionLimits
+    alike: int
+
 
 class SparsePrefillAttention(PrefillAttention):
     """As PrefillAttention; queries see a band of the pages before them, and read the far pages page by page.
 
-    From page number `question` on they read as many as a new token, None is nowhere: a question finds what an estimate
-    that is too low would leave out.
+    Queries of a page choose together, by their mean. From page number `question` on, None is nowhere, they read as much
+    as a question may, and choose by the shares of a few means: that costs more, and finds what single words ask for.
     """
 
     def __init__(
@@ -49,7 +66,7 @@ class SparsePrefillAttention(PrefillAttention):
         self._far_counts = torch.tensor(self._num_far, dtype=torch.int32, device=device)
         self._is_past = [number * page_size >= plan.trained for number in self._numbers]
         self._distances = self._far_distances(device)
-        self._limits = self._limits_of_pages(question)
+        self._choices = self._choices_of(question)
         self._window_sights: dict[int, Sight] = {}  # by group, the same in every layer
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -115,47 +132,51 @@ class SparsePrefillAttention(PrefillAttention):
         if not max(self._num_far):
             none = np.zeros(len(self._numbers), dtype=np.int64)
             return none[:, None], none
-        pooled, read = self._pooled(q, lse)
-        parts = [
-            self._setup.select_far(
-                layer, pooled[rows, None], self._pages, self._far_counts[rows],
-                self._distances if len(self._distances) == 1 else self._distances[rows],
-                read[rows, None].float(), limits,
-            )
-            for rows, limits in self._limits
-        ]  # fmt: skip
-        chosen, counts = (torch.cat(part) for part in zip(*parts, strict=True))
+        parts = []
+        for choice in self._choices:
+            pooled, read = self._pool_queries(choice, q, lse)
+            distances = self._distances if len(self._distances) == 1 else self._distances[choice.pages]
+            far_counts = self._far_counts[choice.pages]
+            parts.append(self._setup.select_far(layer, pooled, self._pages, far_counts, distances, read, choice.limits))
+        width = max(chosen.shape[1] for chosen, _ in parts)
+        chosen = torch.cat([pad(chosen, (0, width - chosen.shape[1])) for chosen, _ in parts])
+        counts = torch.cat([counts for _, counts in parts])
         return chosen.cpu().numpy().astype(np.int64), counts.cpu().numpy().astype(np.int64)
 
-    def _pooled(self, q: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
-        """Of each page of queries the mean query `[pages, heads, d]` and log-sum `[pages, heads]`."""
-        page_size, heads = self._pool.page_size, q.shape[1]
-        pooled: list[Tensor] = []
-        read: list[Tensor] = []
-        sizes = [min(page_size, self._length - at * page_size) for at in range(len(self._numbers))]
-        for (size, is_past), alike in groupby(zip(sizes, self._is_past, strict=True)):
-            first, count = sum(map(len, pooled)), len(list(alike))
-            rows = slice(first * page_size, first * page_size + count * size)
-            queries = q[rows].view(count, size, heads, -1)
-            pooled.append(queries.mean(dim=1) if is_past else self._mean_of_rotated(queries))
-            read.append(lse.t()[rows].reshape(count, size, heads).mean(dim=1))
-        return torch.cat(pooled), torch.cat(read)
+    def _pool_queries(self, choice: _Choice, q: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
+        """Of each page of queries the means `[pages, means, heads, d]`, and of the log-sums `[pages, means, heads]`."""
+        page_size, heads, size = self._pool.page_size, q.shape[1], choice.queries
+        count = choice.pages.stop - choice.pages.start
+        rows = slice(choice.pages.start * page_size, choice.pages.start * page_size + count * size)
+        parts = [slice(first, min(first + choice.alike, size)) for first in range(0, size, choice.alike)]
+        queries, read = q[rows].view(count, size, heads, -1), lse.t()[rows].reshape(count, size, heads)
+        pooled = [
+            queries[:, part].mean(dim=1) if choice.is_past else self._mean_of_rotated(queries[:, part], part.start)
+            for part in parts
+        ]
+        return torch.stack(pooled, dim=1), torch.stack([read[:, part].mean(dim=1) for part in parts], dim=1).float()
 
-    def _mean_of_rotated(self, q: Tensor) -> Tensor:
-        """Of queries `[pages, size, heads, d]`, rotated by their offset in the page: pages stand at distances from it.
+    def _mean_of_rotated(self, q: Tensor, offset: int) -> Tensor:
+        """Of queries `[pages, n, heads, d]`, rotated by their offset in the page, which the first has: pages stand at
+        distances from the page of queries.
 
         What each half of a query adds to either half is summed before they are put together: half the passes.
         """
-        angles = Angles(self._rope, 0, q.shape[1])
+        angles = Angles(self._rope, offset, q.shape[1])
         cos, sin = (table[:, None] / q.shape[1] for table in (angles.cos, angles.sin))
         own, other = ((q * torch.cat(pair, dim=-1)).sum(dim=1) for pair in ((cos, cos), (sin, -sin)))
         return own + other.roll(q.shape[-1] // 2, dims=-1)
 
-    def _limits_of_pages(self, question: int | None) -> list[tuple[slice, SelectionLimits]]:
-        every = len(self._numbers)
-        before = every if question is None else min(max(0, question - self._numbers.start), every)
-        parts = (slice(0, before), self._setup.prefill_limits), (slice(before, every), self._setup.token_limits)
-        return [(rows, limits) for rows, limits in parts if rows.start < rows.stop]
+    def _choices_of(self, question: int | None) -> list[_Choice]:
+        page_size, setup = self._pool.page_size, self._setup
+        is_question = [question is not None and number >= question for number in self._numbers]
+        sizes = [min(page_size, self._length - at * page_size) for at in range(len(self._numbers))]
+        choices, first = [], 0
+        for (asks, is_past, size), run in groupby(zip(is_question, self._is_past, sizes, strict=True)):
+            pages = slice(first, first := first + len(list(run)))
+            limits, alike = (setup.question_limits, _ALIKE) if asks else (setup.prompt_limits, page_size)
+            choices.append(_Choice(pages, size, is_past, limits, alike))
+        return choices
 
     def _far_distances(self, device: torch.device) -> Tensor:
         if all(self._is_past):

@@ -76,19 +76,20 @@ def select_pages_torch(
 ) -> tuple[Tensor, Tensor]:
     """Which of a sequence's far pages each row reads: int32 [rows, cap] and how many int32 [rows].
 
-    A row is one position, or several that choose together by their mean (a page of queries): `q` float32 [rows,
-    queries, heads, d], not rotated to the pages. Row r may read the first `num_pages[r]` (int32 [rows]) of `page_ids`
+    A row is one position, or several that choose together (a page of queries): `q` float32 [rows, queries, heads, d],
+    not rotated to the pages. Row r may read the first `num_pages[r]` (int32 [rows]) of `page_ids`
     int32 [p]; the result are indices into `page_ids`, ascending, padded with 0. `distances` is int32 [rows, p],
     position minus page start, or [1], one for all. `bounds` are the tables [capacity, ...] of one layer, `sections`
     uint8 [ceil(p / 16), section_bytes] are those of `page_ids`. `read` float32 [rows, queries, heads] is
     the log-sum-exp of the scaled scores of the tokens that are read anyway, None where there are none.
 
-    A page's weight is the sum, over query heads, of its share in the head's attention, as estimated: its mass over
-    that of everything, of which whole sections are estimated by their bounds. Of the heaviest, CANDIDATES times as many
-    as may be chosen, the masses are then estimated by the sketches of their keys; they stand for the mass of all far
-    pages where they come to more. The heaviest of these pages are taken; of equal ones the first.
+    A page's weight is the sum, over queries and heads, of its share in the head's attention, as estimated: its mass
+    over that of everything, of which whole sections are estimated by their bounds. Of the heaviest, CANDIDATES times
+    as many as may be chosen, the masses are then estimated by the sketches of their keys; they stand for the mass of
+    all far pages where they come to more. The heaviest of these pages are taken; of equal ones the first.
     """
-    q, read = q.mean(dim=1), None if read is None else read.mean(dim=1)
+    q = lay_side_by_side(q, layout)
+    read = None if read is None else lay_side_by_side(read, layout)
     out = torch.zeros(len(q), limits.cap, dtype=torch.int32, device=q.device)
     counts = torch.zeros(len(q), dtype=torch.int32, device=q.device)
     scratch.scored = 0
@@ -135,8 +136,7 @@ def select_pages_native(
     ValueError for a page, a number of pages or a distance out of its range.
     """
     op = "select_pages"
-    q = q[:, 0] if q.shape[1] == 1 else q.mean(dim=1)
-    q = q.contiguous()
+    q = lay_side_by_side(q, layout).contiguous()
     rows, heads, dim = q.shape
     num_ids = page_ids.shape[0]
     require(op, torch.float32, q)
@@ -159,7 +159,7 @@ def select_pages_native(
             f"one page, not {heads} and {limits.cap}"
         )
     if read is not None:
-        read = (read[:, 0] if read.shape[1] == 1 else read.mean(dim=1)).contiguous()
+        read = lay_side_by_side(read, layout).contiguous()
         require(op, torch.float32, read)
         require_shape(op, "read", read, rows, heads)
     out = torch.empty(rows, limits.cap, dtype=torch.int32)
@@ -189,6 +189,14 @@ def select_pages_native(
         counts.data_ptr(),
     )
     return out, counts
+
+
+def lay_side_by_side(x: Tensor, layout: BoundsLayout) -> Tensor:
+    """The heads of all queries of a row as those of one, by KV head: of [rows, queries, heads, ...] [rows, queries *
+    heads, ...]."""
+    if x.shape[1] == 1:
+        return x[:, 0]
+    return x.unflatten(2, (layout.num_kv_heads, -1)).transpose(1, 2).flatten(1, 3)
 
 
 def selection_numbers(layout: BoundsLayout, limits: SelectionLimits, heads: int) -> tuple[float, float, float]:

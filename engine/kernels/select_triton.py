@@ -14,6 +14,7 @@ from octavo.engine.kernels.select import (
     SelectionLimits,
     SelectionScratch,
     add_shares,
+    lay_side_by_side,
 )
 from octavo.engine.kernels.sketch_triton import sum_sketch
 from octavo.engine.kernels.triton_jit import EXACT, constexpr, jit, power_of_two, tensor, tl
@@ -38,7 +39,7 @@ def select_pages_triton(
     scratch: SelectionScratch,
 ) -> tuple[Tensor, Tensor]:
     """`select_pages_torch` in Triton: the same pages. Ids, numbers of pages and distances are not checked."""
-    q = q.mean(dim=1)
+    q = lay_side_by_side(q, layout).contiguous()
     rows, heads, dim = q.shape
     count = len(page_ids)
     scratch.scored = rows * count
@@ -56,7 +57,7 @@ def select_pages_triton(
                 q, table, page_ids, distances, cos, sin, out, scale, SECTION_WIDTH, number, 0 if shared else count,
                 shared=shared, section_pages=SECTION_PAGES if is_section else 0, **fixed, **EXACT,
             )  # fmt: skip
-    before = torch.zeros(rows, heads, device=q.device) if read is None else read.mean(dim=1).contiguous()
+    before = torch.zeros(rows, heads, device=q.device) if read is None else lay_side_by_side(read, layout).contiguous()
     weights, highest, near, far = _weigh(scores, estimates, before, num_pages, layout, has_read=read is not None)
     close = num_pages.clamp(max=CANDIDATES * limits.cap)
     candidates = _first(weights, close, CANDIDATES * limits.cap)

@@ -67,7 +67,7 @@ def test_one_sequence_that_selects(make_hf_folder: Callable[..., Path], far_posi
     config = replace(CONFIG, kv_codec="k8v4", attention=attention, context=700, host_bytes=2**22)
     if slots is not None:
         least = load(folder, config).cache
-        config = replace(config, kv_bytes=least.nbytes // 3)
+        config = replace(config, kv_bytes=least.nbytes * 2 // 5)
     found = []
     for is_native in (True, False):
         engine = load(folder, config)

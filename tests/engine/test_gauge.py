@@ -80,7 +80,7 @@ def test_figures_follow_a_request_through_running_cancelling_and_forgetting(fold
 
 
 def test_figures_add_up_while_pages_move(folder):
-    engine = engine_of(folder, kv_bytes=260_000, host_bytes=1 << 20)
+    engine = engine_of(folder, kv_bytes=292_768, host_bytes=1 << 20)
     for seed in range(4):
         engine.submit(prompt(60 + 20 * seed, seed), GREEDY, owner=f"owner {seed}")
         while not engine.is_idle:

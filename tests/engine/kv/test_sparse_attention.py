@@ -26,7 +26,7 @@ GREEDY = GenerationPolicy(temperature=0.0, repetition_penalty=1.0, max_tokens=12
 # Pages of 8 tokens, a window of 16 of them; 64 pages, 512 tokens, can be selected.
 EVERYTHING = AttentionConfig(dense_limit=128, window=128, floor=512, cap=512, mass_target=1.0)
 FEW = AttentionConfig(dense_limit=256, window=64, floor=32, cap=96, mass_target=0.9)
-FLOOR_IS_ENOUGH = replace(FEW, mass_target=0.0, question=16)
+FLOOR_IS_ENOUGH = replace(FEW, mass_target=0.0, question=16, question_cap=128)
 
 
 @pytest.fixture(scope="session")
@@ -77,7 +77,7 @@ def test_no_page_is_read_at_a_distance_that_the_model_was_not_trained_on(
     attention = AttentionConfig(window=window, floor=32, cap=512)
     plan = ReadingPlan.of(spec, EngineConfig(page_size=8, prefill_chunk=64, context=4096, attention=attention))
     assert plan.cap_pages == {64: 63, 448: 63, 512: 62, 904: 13}[window]
-    for count in (0, 1, plan.cap_pages):
+    for count in (0, 1, plan.cap_pages, plan.question_cap_pages):
         starts = plan.far_starts(count)
         assert (starts[0], len(starts), list(np.diff(starts[1:]))) == (0, count + 1, [8] * max(count - 1, 0))
         assert count == 0 or starts[-1] + 8 == plan.far_end, "the last one stands next to the window"
@@ -183,10 +183,10 @@ def test_what_was_selected_can_be_seen_and_keeps_the_limits(
 
 
 @pytest.mark.parametrize("length", [1096, 1101])
-def test_the_end_of_a_prompt_reads_as_much_as_a_new_token(
+def test_the_end_of_a_prompt_reads_as_much_as_a_question_may(
     tiered: Callable[..., Any], folders: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, length: int
 ) -> None:
-    """With nothing to cover, pages of queries read the floor; those of the last 16 tokens, and new tokens, the cap."""
+    """With nothing to cover, pages of queries read the floor; those of the last 16 tokens all that a question may."""
     numbers: list[int] = []
     load_selected = Tiers.load_selected
 
@@ -197,9 +197,8 @@ def test_the_end_of_a_prompt_reads_as_much_as_a_new_token(
     monkeypatch.setattr(Tiers, "load_selected", count)
     engine = tiered(folder=folders("qwen2"), attention=FLOOR_IS_ENOUGH, context=2048)
     engine.answer(PROMPT[:length], GenerationPolicy(max_tokens=1))
-    floor, cap, layers = 32 // 8, 96 // 8, 2
-    assert numbers.count(floor) == layers * (length // 8 - 256 // 8 - 16 // 8)
-    assert numbers.count(cap) == layers * (-(-length // 8) - length // 8 + 16 // 8)
+    assert numbers.count(32 // 8) == 2 * (length // 8 - 256 // 8 - 16 // 8)
+    assert numbers.count(128 // 8) == 2 * (-(-length // 8) - length // 8 + 16 // 8)
 
 
 def test_what_a_page_holds_before_the_question_does_not_depend_on_where_the_prompt_ended(
