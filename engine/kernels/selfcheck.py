@@ -252,8 +252,8 @@ def _bounds(count: int, source: _Source) -> tuple[PageBounds, BoundsLayout, Tens
 
 
 def _section_bounds(compiled: Callable[..., Any], source: _Source) -> str | None:
-    bounds, *others = _bounds(SECTION_PAGES + 3, source)
-    arguments = bounds.boxes, *others
+    bounds, layout, ids = _bounds(SECTION_PAGES + 3, source)
+    arguments = bounds.boxes, layout, ids
     same = torch.equal(compiled(*arguments), section_bounds_torch(*arguments))
     return None if same else "its bounds differ from its reference's"
 

@@ -69,6 +69,7 @@ typedef struct {
     float *near, *far;           /* [heads]: relative to the highest, mass of what is read anyway, and of all far pages */
     double *covered;             /* [1]: weight of what is read anyway */
     int64_t *scored;             /* [1]: how many pages were weighed */
+    bool prunes;                 /* whether bounds of sections are of use */
     int64_t num_pages, num_sections, half, padded_sections;
 } SelectRow;
 

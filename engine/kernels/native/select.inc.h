@@ -118,6 +118,9 @@ INLINE void score_sections_of(const int n, const Select *s, SelectRow *row, cons
         V end = n_sum16(sums.ends[h]), length = v_sqrt(n_sum16(sums.lengths[h]));
         V centre = v_add(v_mul(step, v_mul(end, v_set1(0.5f))), v_mul(origin, total));
         V estimate = v_add(centre, v_mul(width_step, v_mul(length, v_set1(8 * s->section_width))));
+        const int64_t to = (head + h) * row->padded_sections + first;
+        v_store(row->estimates + to, v_mul(estimate, unit));
+        if (!row->prunes) continue;
         V upper;
         if (s->shared) {
             V span = v_mul(step, v_mul(n_sum16(sums.spans[h]), v_set1(0.5f)));
@@ -129,8 +132,6 @@ INLINE void score_sections_of(const int n, const Select *s, SelectRow *row, cons
                                                   steps[lane], origins[lane], width_steps[lane]);
             upper = v_mul(v_load(bounds), v_set1(1 + 0x1p-16f));
         }
-        const int64_t to = (head + h) * row->padded_sections + first;
-        v_store(row->estimates + to, v_mul(estimate, unit));
         v_store(row->uppers + to, v_mul(v_add(upper, rounding), unit));
     }
 }
@@ -231,7 +232,7 @@ static TARGET void select_weigh(const Select *s, SelectRow *row, int64_t number)
     }
     if (rest) v_store(row->weights + row->num_sections * SECTION_PAGES, weigh(s, row, row->rest, 16));
     /* More than the exponential's and the sum's rounding. */
-    for (int64_t first = 0; first < row->num_sections; first += 16)
+    for (int64_t first = 0; first < row->num_sections && row->prunes; first += 16)
         v_store(row->bounds + first,
                 v_mul(weigh(s, row, row->uppers + first, row->padded_sections), v_set1(1 + 0x1p-12f)));
 }

@@ -7,6 +7,10 @@
 /* Sections that are opened first, beyond those that fill the list of the best, and how their number grows. */
 enum { SECTIONS_AT_FIRST = 8, SECTIONS_GROWTH = 16, SECTIONS_PER_TASK = 4, PAGES_PER_TASK = 32 };
 
+/* Up to so many times the pages that are looked at closely, all are weighed at once: in prose no section out of eight
+ * times as many could be left out. */
+enum { PRUNED_FROM = 16 };
+
 /* The weight of what was not looked at. */
 static const float PASSED_OVER = -1;
 
@@ -116,10 +120,12 @@ static float least_of_best(const Opening *o, int64_t most) {
 static void open_sections(Opening *o, int64_t most) {
     SelectRow *row = o->row;
     int64_t step = SECTIONS_AT_FIRST + divide_up(most, SECTION_PAGES);
-    for (int64_t i = 0; i < row->num_sections * SECTION_PAGES; i++) row->weights[i] = PASSED_OVER;
-    o->count = smaller(step, row->num_sections);
-    if (o->count > 0) take_heaviest(row->bounds, row->num_sections, o->count, row->opened);
+    o->count = row->prunes ? smaller(step, row->num_sections) : row->num_sections;
+    if (row->prunes && o->count > 0) take_heaviest(row->bounds, row->num_sections, o->count, row->opened);
+    for (int64_t i = 0; i < o->count && !row->prunes; i++) row->opened[i] = (int32_t)i;
+    for (int64_t i = 0; i < row->num_sections * SECTION_PAGES && row->prunes; i++) row->weights[i] = PASSED_OVER;
     open_listed(o);
+    if (!row->prunes) return;
     for (int64_t next = 0; next < row->num_sections; step *= SECTIONS_GROWTH) {
         const float least = least_of_best(o, most);
         for (o->count = 0; next < row->num_sections && o->count < SECTIONS_GROWTH * step; next++)
@@ -172,6 +178,7 @@ static void select_row(const KernelTable *kernels, const Select *s, int64_t numb
     int64_t count = 0;
     row->num_pages = s->num_pages[number];
     row->num_sections = row->num_pages / SECTION_PAGES;
+    row->prunes = row->num_pages > PRUNED_FROM * CANDIDATES * s->cap;
     *row->scored = row->num_pages % SECTION_PAGES;
     if (row->num_pages > 0) {
         Opening opening = {kernels, s, row, number, 0};

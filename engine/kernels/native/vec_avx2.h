@@ -153,5 +153,11 @@ INLINE __m256 sum8(const float *vectors) {
 }
 /* The sums of the lanes of 16 vectors stored one after the other: of vector i in lane i. */
 INLINE V v_sum16(const float *vectors) { return (V){sum8(vectors), sum8(vectors + 128)}; }
+/* The same, each added up in v_sum's order. */
+INLINE V v_sum_each(const float *vectors) {
+    float sums[16];
+    for (int i = 0; i < 16; i++) sums[i] = v_sum(v_load(vectors + 16 * i));
+    return v_load(sums);
+}
 
 #endif

@@ -116,5 +116,7 @@ INLINE V v_sum16(const float *vectors) {
     V sums = v_add(_mm512_unpacklo_ps(even, odd), _mm512_unpackhi_ps(even, odd));
     return _mm512_shuffle_f32x4(sums, sums, 0xd8);
 }
+/* The same, each added up in v_sum's order. */
+INLINE V v_sum_each(const float *vectors) { return v_sum16(vectors); }
 
 #endif

@@ -144,5 +144,7 @@ INLINE V v_sum16(const float *vectors) {
     for (int i = 0; i < 16; i++) sums[i] = v_sum(v_load(vectors + 16 * i));
     return sums;
 }
+/* The same, each added up in v_sum's order. */
+INLINE V v_sum_each(const float *vectors) { return v_sum16(vectors); }
 
 #endif
