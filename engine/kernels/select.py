@@ -196,7 +196,9 @@ def lay_side_by_side(x: Tensor, layout: BoundsLayout) -> Tensor:
     heads, ...]."""
     if x.shape[1] == 1:
         return x[:, 0]
-    return x.unflatten(2, (layout.num_kv_heads, -1)).transpose(1, 2).flatten(1, 3)
+    rows, queries, heads = x.shape[:3]
+    split = x.reshape(rows, queries, layout.num_kv_heads, heads // layout.num_kv_heads, *x.shape[3:])
+    return split.transpose(1, 2).flatten(1, 3)
 
 
 def selection_numbers(layout: BoundsLayout, limits: SelectionLimits, heads: int) -> tuple[float, float, float]:
