@@ -1,17 +1,16 @@
 """How sure a model is of the needles it is asked for: finer than counting those it finds, for comparing what is read.
 
-    python tests/bench/needle_surprise.py MODEL.gguf TOKENS SEEDS [TRAINED]
+    python tests/bench/needle_surprise.py MODEL.gguf TOKENS SEEDS [--haystack H] [--dense-limit N] [--trained N]
 
-The texts and questions of `octavo bench needle --task single --haystack sentences --depths 10`, with the bench's codec
-and the default attention. A value's digits are given to the model one after the other, however it would have gone on;
-its surprise is the sum of their negative log-probabilities, in nats. A value counts as found where every digit was the
-likeliest. TRAINED takes the model as trained on so many tokens: what a page's selection loses past that length then
-shows at a small one.
+The texts and questions of `octavo bench needle --task single --depths 10`, with the bench's codec and attention. A
+value's digits are given to the model one after the other, however it would have gone on; its surprise is the sum of
+their negative log-probabilities, in nats. A value counts as found where every digit was the likeliest. --trained takes
+the model as trained on so many tokens: what a page's selection loses past that length then shows at a small one.
 """
 
 from __future__ import annotations
 
-import sys
+from argparse import ArgumentParser
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor
 
 from octavo.app.needle.contexts import even_depths, needle_context, prompt
+from octavo.engine.config import AttentionConfig
 from octavo.engine.fidelity import Variant, pool_config
 from octavo.engine.kernels.dispatch import load_kernels
 from octavo.engine.kv.cache import KvCache
@@ -33,9 +33,10 @@ CODEC: Final = "k8v4"
 class Reader:
     """One model and its pages, with room for one text of `tokens` and the questions about it."""
 
-    def __init__(self, checkpoint: Checkpoint, tokens: int) -> None:
+    def __init__(self, checkpoint: Checkpoint, tokens: int, attention: AttentionConfig) -> None:
         kernels = load_kernels()
         config = pool_config(checkpoint, Variant("", CODEC), "bfloat16", 32, 512, 2 * tokens)
+        config = replace(config, attention=attention)
         self._chunk, self._page = config.prefill_chunk, config.page_size
         self._cache = KvCache(checkpoint.spec, config, kernels, "", "cpu")
         self._runner = ModelRunner(checkpoint, kernels, self._cache, 2 * tokens, torch.bfloat16)
@@ -59,10 +60,12 @@ class Reader:
         return self._runner.logits(torch.cat(states))
 
 
-def measure(checkpoint: Checkpoint, tokens: int, seed: int) -> tuple[int, float]:
+def measure(
+    checkpoint: Checkpoint, tokens: int, attention: AttentionConfig, haystack: str, seed: int
+) -> tuple[int, float]:
     """How many of ten values are found, and the mean surprise."""
-    tokenizer, reader = Tokenizer(checkpoint.tokenizer), Reader(checkpoint, tokens)
-    context = needle_context(tokenizer, "single", "sentences", tokens, even_depths(10), seed)
+    tokenizer, reader = Tokenizer(checkpoint.tokenizer), Reader(checkpoint, tokens, attention)
+    context = needle_context(tokenizer, "single", haystack, tokens, even_depths(10), seed)
     found, surprise = 0, 0.0
     for question in context.questions:
         value = tokenizer.encode(question.expected[0])
@@ -74,10 +77,18 @@ def measure(checkpoint: Checkpoint, tokens: int, seed: int) -> tuple[int, float]
 
 
 if __name__ == "__main__":
+    parser = ArgumentParser()
+    parser.add_argument("model", type=Path)
+    parser.add_argument("tokens", type=int)
+    parser.add_argument("seeds", type=int)
+    parser.add_argument("--haystack", default="sentences")
+    parser.add_argument("--dense-limit", type=int)
+    parser.add_argument("--trained", type=int)
+    given = parser.parse_args()
     with torch.inference_mode():
-        opened, length, seeds = open_checkpoint(Path(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3])
-        if len(sys.argv) > 4:
-            opened = replace(opened, spec=replace(opened.spec, context_length=int(sys.argv[4])))
-        for seed in range(seeds):
-            found, surprise = measure(opened, length, seed)
+        opened, read = open_checkpoint(given.model), AttentionConfig(dense_limit=given.dense_limit)
+        if given.trained:
+            opened = replace(opened, spec=replace(opened.spec, context_length=given.trained))
+        for seed in range(given.seeds):
+            found, surprise = measure(opened, given.tokens, read, given.haystack, seed)
             print(f"seed {seed}: {found} of 10 found, surprise {surprise:.3f} nats", flush=True)
