@@ -20,6 +20,7 @@ enum { WAYS_OF_MANY = 2, HALVES_AT_ONCE = 2 };
 #include "blocks_amx.h"
 #include "products.inc.h"
 #include "rows_attention.inc.h"
+#include "far_attention.inc.h"
 
 #define AVX512_FUNCTIONS \
     .multiply = multiply, \

@@ -19,6 +19,7 @@ enum { WAYS_OF_MANY = 1, HALVES_AT_ONCE = 1 };
 #include "blocks_portable.h"
 #include "products.inc.h"
 #include "rows_attention.inc.h"
+#include "far_attention.inc.h"
 
 const KernelTable portable_kernels = {
     .isa = "portable",
