@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING
 
 from octavo.app.cli.progress import announce, progress_bar
@@ -26,4 +27,6 @@ def open_assistant(settings: Settings, paths: Paths | None = None) -> tuple[Assi
     model = resolve_model(None, settings, paths)
     with progress_bar() as progress:
         ensure_model(model, paths, offline=settings.offline, announce=announce, progress=progress)
-    return open_model(model, settings, paths), model.name
+    assistant = open_model(model, settings, paths)
+    gc.freeze()  # what was loaded stays, and need not be looked at every few hundred objects, between two tokens
+    return assistant, model.name

@@ -66,8 +66,6 @@ class TwoFactor:
         self._now += len(keys)
         if selected:
             self._select(keys[-self._window :])
-        if self._now - self._valued_at >= max(_EPOCH, len(self._last) // 16):
-            self._revalue()
 
     def forget(self, keys: Keys) -> None:
         """Whoever gets these keys next starts anew."""
@@ -80,6 +78,7 @@ class TwoFactor:
 
         Of many candidates an evenly spread sample is looked at.
         """
+        self._revalue_if_due()
         stride = len(candidates) // (SAMPLE * max(1, count))
         if stride > 1:
             candidates = candidates[self._random.randrange(stride) :: stride]
@@ -90,6 +89,7 @@ class TwoFactor:
 
     def known(self, keys: Keys) -> tuple[Keys, Keys, NDArray[np.float64]]:
         """Of each key its age in accesses (-1 if it was never read), its selections in the window, and its worth."""
+        self._revalue_if_due()
         kinds, _ = self._kinds(keys)
         last = self._last[keys]
         return np.where(last == _NEVER, -1, self._now - last), self._count[keys], self._value[kinds]
@@ -108,6 +108,11 @@ class TwoFactor:
         np.add.at(self._count, keys, 1)
         self._recent[0, places], self._recent[1, places] = keys, self._bearer[keys]
         self._oldest = (self._oldest + len(keys)) % self._window
+
+    def _revalue_if_due(self) -> None:
+        """Only where values are asked for: as long as nothing has to leave, nobody pays for them."""
+        if self._now - self._valued_at >= max(_EPOCH, len(self._last) // 16):
+            self._revalue()
 
     def _revalue(self) -> None:
         """Take stock of how many keys of each kind there are, and value the kinds anew."""
