@@ -15,7 +15,7 @@ from torch import Tensor
 from octavo.engine.config import AttentionConfig, EngineConfig, GenerationPolicy
 from octavo.engine.engine import Engine
 from octavo.engine.kernels import tiles
-from octavo.engine.kv import memory
+from octavo.engine.kv import far_pages, memory
 from octavo.engine.model.spec import ModelSpec
 from octavo.engine.weights.checkpoint import Checkpoint
 from octavo.engine.weights.formats import Format
@@ -34,12 +34,14 @@ SPECS = (
 )
 DENSE = EngineConfig(page_size=8, prefill_chunk=32, context=256, max_sequences=4)
 SPARSE = AttentionConfig(dense_limit=64, window=32, floor=16, cap=32)
+BLOCKS = EngineConfig(page_size=32, prefill_chunk=64, context=256, max_sequences=4)
 CONFIGS = (
     DENSE,
     replace(DENSE, kv_codec="k8v4"),
     replace(DENSE, kv_codec="k4v4", attention=SPARSE),
     replace(DENSE, kv_codec="k8v8", attention=replace(SPARSE, far_positions="one angle"), context=400),
     replace(DENSE, compute_dtype="float32"),
+    replace(BLOCKS, kv_codec="k8v4", attention=AttentionConfig(dense_limit=64, window=64, floor=32, cap=96)),
 )
 TILED = [kind for kind in Format if kind.block_size > 1]
 
@@ -86,7 +88,7 @@ def hidden_states(engine: Engine, lengths: tuple[int, ...]) -> list[Tensor]:
 def main() -> int:
     """The number of models and settings of which a step was not the decoder's."""
     tiles._BLOCK_BYTES = 0
-    tiles.huge_zeros = memory.huge_zeros = lambda count: torch.zeros(count, dtype=torch.uint8)
+    tiles.huge_zeros = memory.huge_zeros = far_pages.huge_zeros = lambda count: torch.zeros(count, dtype=torch.uint8)
     failed = 0
     for seed, spec in enumerate(SPECS):
         for config in CONFIGS:

@@ -6,7 +6,6 @@ As a script it makes every check of the kernels it is told, "native" or "triton"
 import sys
 import traceback
 from collections.abc import Callable
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -15,11 +14,9 @@ from octavo.engine.kernels.activation import silu_mul_torch
 from octavo.engine.kernels.bounds import PageBounds, page_bounds_torch, section_bounds_torch
 from octavo.engine.kernels.dispatch import Kernels, load_kernels
 from octavo.engine.kernels.encode import encode_pages_torch
-from octavo.engine.kernels.far_rows import FarPages, attend_far_native, attend_far_torch
 from octavo.engine.kernels.gather import gather_pages_torch
 from octavo.engine.kernels.kv_write import write_kv_torch
 from octavo.engine.kernels.linear import linear_torch
-from octavo.engine.kernels.many_rows import RowAttention, Run, Seen, attend_rows_torch, multiply_gated, multiply_many
 from octavo.engine.kernels.norm import rms_norm_torch
 from octavo.engine.kernels.paged_attention import AttentionState, attend_pages_torch, attend_tail_torch
 from octavo.engine.kernels.sampling import lowest_kept, sample_torch
@@ -124,22 +121,25 @@ def codecs(kernels: Kernels, device: str) -> None:
 
 
 def selection(kernels: Kernels, device: str) -> None:
-    """The pages that torch selects, and the sections they are estimated by."""
-    for seed, (heads, kv_heads, dim, count) in enumerate(
-        ((6, 2, 64, 70), (4, 4, 24, 37), (7, 1, 32, 15), (2, 1, 8, 1))
-    ):
-        case, layout = Case(seed, device), PageLayout(CODECS["k8v8"], kv_heads, 4, dim)
-        boxes = BoundsLayout(kv_heads, 4, dim)
+    """The pages that torch selects, and the sections they are estimated by: all weighed, or where most are left out."""
+    shapes = [(2, 6, 2, 64, 4, 70), (2, 4, 4, 24, 32, 37), (2, 7, 1, 32, 33, 15), (2, 2, 1, 8, 4, 1)]
+    if kernels.native:  # Triton's interpreter would take minutes
+        shapes.append((8, 18, 2, 96, 16, 600))
+    for seed, (queries, heads, kv_heads, dim, size, count) in enumerate(shapes):
+        case, layout = Case(seed, device), PageLayout(CODECS["k8v8"], kv_heads, size, dim)
+        boxes = BoundsLayout(kv_heads, size, dim)
         bounds = page_bounds_torch(encode_pages_torch(case.kv(layout, count), layout), layout, boxes)
         bounds = PageBounds.split(bounds, boxes)
         ids = case.order(count)
         sections = section_bounds_torch(bounds.boxes, boxes, ids)
         assert torch.equal(kernels.section_bounds(bounds.boxes, boxes, ids), sections)
         rows = 3
-        q, read = case.normal(rows, 2, heads, dim), case.normal(rows, 2, heads) * 3
+        q, read = case.normal(rows, queries, heads, dim), case.normal(rows, queries, heads) * 3
         num_pages = torch.tensor([count, count // 2, 0]).int().to(device)
         for distances, limits, given in (
             (case.integers(ANGLES, 1), SelectionLimits(2, 9, 0.8), read),
+            (case.integers(ANGLES, 1), SelectionLimits(0, 1, 0.8), read),
+            (case.integers(ANGLES, rows, count), SelectionLimits(1, 2, 0.9), read),
             (case.integers(ANGLES, rows, count), SelectionLimits(0, 200, 0.99), None),
         ):
             arguments = q, bounds, sections, boxes, ids, num_pages, distances, *case.angles(dim), 0.2, given, limits
@@ -198,58 +198,6 @@ def elementwise(kernels: Kernels, device: str) -> None:
         assert torch.equal(slab.view(torch.uint8), expected.view(torch.uint8))
 
 
-def many_rows(kernels: Kernels, device: str) -> None:
-    """Blocks of bfloat16, where an instruction set has them: odd numbers of rows, columns, tokens and units."""
-    ops = kernels.native
-    if ops is None or not ops.has_many:
-        return
-    for number, kind in enumerate(kind for kind in Format if kind.block_size > 1):
-        case = Case(number, device)
-        n, rows, units = case.pick(1, 33, 64), case.pick(9, 48, 70), case.pick(8, 56)
-        data = [case.integers(60, rows, kind.row_bytes(32 * units)).to(torch.uint8) for _ in range(2)]
-        plain = [BlockMatrix(kind, (rows, 32 * units), part) for part in data]
-        tiled, biases = [kernels.arrange(matrix) for matrix in plain], (case.normal(rows), None)
-        x = (case.normal(n, 32 * units) * 0.01).bfloat16()
-        expected = linear_torch(x.float(), [_rounded(matrix) for matrix in plain], biases)
-        for got, each in zip(multiply_many(ops, x, tiled, biases), expected, strict=True):  # type: ignore[arg-type]
-            close(got, each)
-        gate, up = linear_torch(x.float(), [_rounded(matrix) for matrix in plain], (None, None))
-        close(multiply_gated(ops, x, *tiled), silu_mul_torch(gate, up, torch.bfloat16), 2**-7)  # type: ignore[arg-type]
-    for seed, (rows, heads, kv_heads, dim, tokens) in enumerate(
-        ((33, 6, 2, 64, 70), (5, 2, 1, 32, 1), (64, 3, 3, 96, 257))
-    ):
-        case, attend = Case(seed, device), RowAttention(ops)
-        q, out = case.normal(rows, heads, dim), torch.empty(rows, heads, dim, dtype=torch.bfloat16)
-        states = [AttentionState.empty(rows, heads, dim) for _ in range(2)]
-        states[0].clear()
-        cos, sin = (table[: 1 if seed == 2 else rows] for table in case.angles(dim))
-        for turn in range(2):
-            first = case.integers(tokens, rows) if turn else torch.zeros(rows, dtype=torch.int32)
-            seen = Seen(
-                first, torch.minimum(first + case.integers(tokens, rows) + 1 - turn, torch.tensor(tokens)).int()
-            )
-            pairs = case.normal(2, kv_heads, tokens, dim).bfloat16()
-            attend_rows_torch(q, *pairs, cos, sin, seen, 0.2, states[0])
-            attend(q, [Run(*pairs, seen)], cos, sin, 0.2, states[1], is_first=not turn, out=out if turn else None)
-        close(out, (states[0].values / states[0].total[..., None]).bfloat16(), 2**-6)
-    for seed, name in enumerate(CODECS):
-        case, layout = Case(seed, device), PageLayout(CODECS[name], 2, (32, 64)[seed % 2], (32, 64, 96, 160, 256)[seed])
-        rows, dim, slab = 70, layout.head_dim, encode_pages_torch(case.kv(layout, 8), layout)
-        begins = torch.tensor((0, 5, 6, 12)).int() if seed % 2 == 0 else torch.tensor((0, 3, 12)).int()
-        pages = FarPages(case.integers(8, 12), case.integers(ANGLES, 12), begins)
-        q, (cos, sin), outs = case.normal(rows, 6, dim) / dim, case.angles(dim), []
-        for attend in (attend_far_torch, partial(attend_far_native, ops)):
-            state = AttentionState(torch.zeros(rows, 6), torch.ones(rows, 6), torch.ones(rows, 6, dim))
-            outs.append(torch.empty(rows, 6, dim, dtype=torch.bfloat16))
-            attend(q, slab, layout, pages, cos, sin, (cos[:rows], sin[:rows]), 0.2, state, outs[-1])
-        close(outs[1], outs[0], 2**-6)
-
-
-def _rounded(matrix: BlockMatrix) -> BlockMatrix:
-    """What the blocks of `matrix` are worth in bfloat16."""
-    return BlockMatrix(Format.BF16, matrix.shape, matrix.dequantize(torch.bfloat16).view(torch.uint8))
-
-
 def sampling(kernels: Kernels, device: str) -> None:
     """The token whose share of the numbers from 0 to 1 holds the one drawn, or ends within rounding of it."""
     for seed, vocabulary in enumerate((1, 7, 300, 4096, 5001, 9000)):
@@ -270,7 +218,7 @@ def sampling(kernels: Kernels, device: str) -> None:
 
 
 CHECKS: dict[str, Callable[[Kernels, str], None]] = {
-    check.__name__: check for check in (attention, codecs, selection, products, elementwise, sampling, many_rows)
+    check.__name__: check for check in (attention, codecs, selection, products, elementwise, sampling)
 }
 
 

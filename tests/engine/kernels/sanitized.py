@@ -1,8 +1,8 @@
 """The C kernels under AddressSanitizer and UndefinedBehaviorSanitizer: `python tests/engine/kernels/sanitized.py`.
 
-Builds them anew with gcc, in a folder that goes away, and makes the checks of reference_checks.py and decode_checks.py
-with each instruction set that this processor has. Exits with an error where a check fails, or a sanitizer finds
-something.
+Builds them anew with gcc, in a folder that goes away, and makes the checks of reference_checks.py, block_checks.py and
+decode_checks.py with each instruction set that this processor has. Exits with an error where a check fails, or a
+sanitizer finds something.
 """
 
 import importlib.util
@@ -57,6 +57,7 @@ def check(module: Path) -> None:
     spec.loader.exec_module(native)
     sys.path.insert(0, str(HERE))
     sys.argv[1:] = ["native"]
+    import block_checks
     import decode_checks
     import reference_checks
 
@@ -67,7 +68,7 @@ def check(module: Path) -> None:
             print(f"{isa}: not on this processor")
             continue
         os.environ["OCTAVO_NATIVE_ISA"] = isa
-        if reference_checks.main() or decode_checks.main():
+        if reference_checks.main() or block_checks.main() or decode_checks.main():
             sys.exit(1)
         print(f"{isa}: nothing found")
 
