@@ -1,4 +1,4 @@
-"""Memory in huge pages, for what is read from end to end all the time: weights and KV pages.
+"""Memory in huge pages, for what is read from end to end all the time: weights, KV pages and their bounds.
 
 With pages of 4 KiB a processor looks up an address for each few rows of numbers, and stops reading ahead at each
 page's end.

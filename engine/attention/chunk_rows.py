@@ -14,7 +14,7 @@ from torch import Tensor
 
 from octavo.engine.attention.products import Merged, attend
 from octavo.engine.attention.setup import AttentionSetup
-from octavo.engine.kernels.far_rows import FarPages
+from octavo.engine.kernels.far_rows import ChosenPages
 from octavo.engine.kernels.many_rows import Run, Seen
 from octavo.engine.kernels.paged_attention import AttentionState
 from octavo.engine.model.rope import RopeTable, rotate
@@ -179,7 +179,7 @@ class NativeRows:
     def _state_of(self, rows: slice) -> AttentionState:
         return AttentionState(self._state.highest[rows], self._state.total[rows], self._state.values[rows])
 
-    def add_pages(self, rows: slice, turns: tuple[Tensor, Tensor], pages: FarPages) -> None:
+    def add_pages(self, rows: slice, turns: tuple[Tensor, Tensor], pages: ChosenPages) -> None:
         """Far pages, as they are encoded, for some pages of queries at the angles `turns`; and the result follows."""
         setup, rope = self._setup, self._setup.rope
         assert setup.attend_far is not None

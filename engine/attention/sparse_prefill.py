@@ -19,7 +19,7 @@ from octavo.engine.attention.chunk_rows import Angles, ChunkRows, NativeRows, Si
 from octavo.engine.attention.plan import ReadingPlan
 from octavo.engine.attention.prefill import PrefillAttention
 from octavo.engine.attention.setup import AttentionSetup
-from octavo.engine.kernels.far_rows import FarPages
+from octavo.engine.kernels.far_rows import ChosenPages
 from octavo.engine.kernels.select import SelectionLimits
 from octavo.engine.kv.pools import Ids
 from octavo.engine.kv.sequence_pages import SequencePages
@@ -112,7 +112,7 @@ class SparsePrefillAttention(PrefillAttention):
             some = slice(first, first + step)
             slots = tiers.load_selected(layer, self._all[np.concatenate(read[some])])
             begins = np.cumsum([0, *map(len, read[some])])
-            pages = FarPages(
+            pages = ChosenPages(
                 *(torch.from_numpy(x.astype(np.int32)) for x in (slots, np.concatenate(starts[some]), begins))
             )
             rows.add_pages(slice(first * page_size, min((first + step) * page_size, self._length)), self._turns, pages)

@@ -1,5 +1,5 @@
 """Attention of pages of queries over encoded pages that each of them chose, where the processor multiplies blocks of
-bfloat16: see native/rows_attention.inc.h.
+bfloat16: see native/far_attention.inc.h.
 
 Pages are decoded on the way, a few at a time, to be multiplied with the queries of all heads that share them.
 """
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from octavo.engine.kernels._native import Ops
 
 
-class FarPages(NamedTuple):
-    """What pages of queries read: those of page of queries i are `begins[i]` to before `begins[i + 1]` of `slots`.
+class ChosenPages(NamedTuple):
+    """Far pages that pages of queries read: number i reads those from `begins[i]` to before `begins[i + 1]` of `slots`.
 
     `starts` are the positions of their first tokens. All are int32.
     """
@@ -36,7 +36,7 @@ def attend_far_torch(
     q: Tensor,
     slab: Tensor,
     layout: PageLayout,
-    far: FarPages,
+    far: ChosenPages,
     cos: Tensor,
     sin: Tensor,
     turns: tuple[Tensor, Tensor],
@@ -69,7 +69,7 @@ def attend_far_native(
     q: Tensor,
     slab: Tensor,
     layout: PageLayout,
-    far: FarPages,
+    far: ChosenPages,
     cos: Tensor,
     sin: Tensor,
     turns: tuple[Tensor, Tensor],

@@ -137,31 +137,18 @@ def select_pages_native(
     """
     op = "select_pages"
     q = lay_side_by_side(q, layout).contiguous()
+    read = None if read is None else lay_side_by_side(read, layout).contiguous()
     rows, heads, dim = q.shape
     num_ids = page_ids.shape[0]
-    require(op, torch.float32, q)
-    require(op, torch.uint8, *bounds, sections)
-    require(op, torch.int32, page_ids, num_pages, distances)
     require_angles(op, cos, sin, dim)
-    require_boxes(op, bounds.boxes, layout)
-    require_shape(op, "sketches", bounds.sketches, len(bounds.boxes), layout.sketch_bytes)
-    require_shape(op, "q", q, rows, heads, layout.head_dim)
     require_shape(op, "num_pages", num_pages, rows)
+    _require_bounds(op, bounds, sections, layout, num_ids)
+    _require_heads(op, q, read, layout)
+    require(op, torch.int32, page_ids, num_pages, distances)
     if distances.shape not in ((1,), (rows, num_ids)):
         raise ValueError(f"{op} takes distances [1] or {[rows, num_ids]}, not {list(distances.shape)}")
-    if sections.shape[1:] != (layout.section_bytes,) or sections.shape[0] < num_ids // SECTION_PAGES:
-        raise ValueError(
-            f"{op} takes {num_ids // SECTION_PAGES} sections [{layout.section_bytes}], not {list(sections.shape)}"
-        )
-    if heads % layout.num_kv_heads or not 0 < heads <= _MOST_HEADS or limits.cap < 1:
-        raise ValueError(
-            f"{op} takes a multiple of {layout.num_kv_heads} query heads up to {_MOST_HEADS}, and a cap of at least "
-            f"one page, not {heads} and {limits.cap}"
-        )
-    if read is not None:
-        read = lay_side_by_side(read, layout).contiguous()
-        require(op, torch.float32, read)
-        require_shape(op, "read", read, rows, heads)
+    if limits.cap < 1:
+        raise ValueError(f"{op} takes a cap of at least one page, not {limits.cap}")
     out = torch.empty(rows, limits.cap, dtype=torch.int32)
     counts = torch.empty(rows, dtype=torch.int32)
     selection = *sizes(layout), heads, num_ids, limits.cap
@@ -169,9 +156,7 @@ def select_pages_native(
         *selection,
         q.data_ptr(),
         rows,
-        bounds.boxes.data_ptr(),
-        bounds.sketches.data_ptr(),
-        len(bounds.boxes),
+        *(bounds.boxes.data_ptr(), bounds.sketches.data_ptr(), len(bounds.boxes)),
         sections.data_ptr(),
         page_ids.data_ptr(),
         num_pages.data_ptr(),
@@ -189,6 +174,27 @@ def select_pages_native(
         counts.data_ptr(),
     )
     return out, counts
+
+
+def _require_bounds(op: str, bounds: PageBounds, sections: Tensor, layout: BoundsLayout, num_ids: int) -> None:
+    require(op, torch.uint8, *bounds, sections)
+    require_boxes(op, bounds.boxes, layout)
+    require_shape(op, "sketches", bounds.sketches, len(bounds.boxes), layout.sketch_bytes)
+    if sections.shape[1:] != (layout.section_bytes,) or sections.shape[0] < num_ids // SECTION_PAGES:
+        raise ValueError(
+            f"{op} takes {num_ids // SECTION_PAGES} sections [{layout.section_bytes}], not {list(sections.shape)}"
+        )
+
+
+def _require_heads(op: str, q: Tensor, read: Tensor | None, layout: BoundsLayout) -> None:
+    rows, heads = q.shape[:2]
+    require(op, torch.float32, q)
+    require_shape(op, "q", q, rows, heads, layout.head_dim)
+    if heads % layout.num_kv_heads or not 0 < heads <= _MOST_HEADS:
+        raise ValueError(f"{op} takes a multiple of {layout.num_kv_heads} query heads up to {_MOST_HEADS}, not {heads}")
+    if read is not None:
+        require(op, torch.float32, read)
+        require_shape(op, "read", read, rows, heads)
 
 
 def lay_side_by_side(x: Tensor, layout: BoundsLayout) -> Tensor:

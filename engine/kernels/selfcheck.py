@@ -10,7 +10,7 @@ from torch import Tensor
 from octavo.engine.kernels.activation import silu_mul_torch
 from octavo.engine.kernels.bounds import PageBounds, page_bounds_torch, section_bounds_torch
 from octavo.engine.kernels.encode import encode_pages_torch
-from octavo.engine.kernels.far_rows import FarPages, attend_far_native, attend_far_torch
+from octavo.engine.kernels.far_rows import ChosenPages, attend_far_native, attend_far_torch
 from octavo.engine.kernels.gather import gather_pages_torch
 from octavo.engine.kernels.kv_write import write_kv_torch
 from octavo.engine.kernels.linear import linear_torch
@@ -121,10 +121,9 @@ def blocks_failure(ops: "Ops", arrange: Callable[[Any], Any]) -> str | None:
     states = [AttentionState.empty(33, 4, 32) for _ in range(2)]
     states[0].clear()
     q, angles, row = source.normal(33, 4, 32), source.uniform(33, 16), torch.arange(33, dtype=torch.int32)
-    keys, values = source.normal(2, 2, 50, 32).bfloat16()
-    cos, sin, seen = angles.cos(), angles.sin(), Seen(row // 2, row + 1)
-    attend_rows_torch(q, keys, values, cos, sin, seen, 0.2, states[0])
-    RowAttention(ops)(q, [Run(keys, values, seen)], cos, sin, 0.2, states[1], is_first=True)
+    run = Run(*source.normal(2, 2, 50, 32).bfloat16(), Seen(row // 2, row + 1))
+    attend_rows_torch(q, run.keys, run.values, angles.cos(), angles.sin(), run.seen, 0.2, states[0])
+    RowAttention(ops)(q, [run], angles.cos(), angles.sin(), 0.2, states[1], is_first=True)
     results = [state.values / state.total[..., None] for state in states]
     return _difference(results[1], results[0], _BFLOAT16_TOLERANCE) or _far_failure(ops, source)
 
@@ -134,7 +133,7 @@ def _far_failure(ops: "Ops", source: _Source) -> str | None:
     for codec in CODECS.values():
         layout = PageLayout(codec, 2, 32, 32)
         slab = encode_pages_torch(source.normal(6, 2, 2, 32, 32), layout)
-        pages = FarPages(source.permutation(6), source.integers(50, (6,)), source.given(0, 5, 6))
+        pages = ChosenPages(source.permutation(6), source.integers(50, (6,)), source.given(0, 5, 6))
         q, outs = source.normal(40, 4, 32), torch.empty(2, 40, 4, 32, dtype=torch.bfloat16)
         attends: list[Callable[..., None]] = [attend_far_torch, partial(attend_far_native, ops)]
         for attend, out in zip(attends, outs, strict=True):

@@ -68,7 +68,7 @@ class BoundsLayout:
 
     @property
     def box_bytes(self) -> int:
-        """Bytes of a page before its sketch, a multiple of 64."""
+        """Bytes of a page's box, a multiple of 64."""
         return padded(self.page_codes + self.num_kv_heads * 2 * _HALF_BYTES, _ALIGNMENT)
 
     @property

@@ -28,6 +28,11 @@ INLINE V exp_plainly(V x) {
     return v_mul(p, v_pow2(shifted));
 }
 
+/* Boxes and sketches are too far apart, and too small, for the processor to foresee them. */
+INLINE void prefetch_bounds(const uint8_t *bounds, int64_t size) {
+    for (int64_t i = 0; i < size; i += 64) __builtin_prefetch(bounds + i, 0, 2);
+}
+
 /* For each box, the sum of the codes of a query. */
 INLINE V totals_of(const Select *s, const SelectRow *row, const BoxSums *sums, int64_t head, int h) {
     return s->shared ? v_set1(row->total[head + h]) : v_load(sums->total[h]);
@@ -38,7 +43,7 @@ INLINE void add_boxes(const int n, const bool section, const Select *s, const Se
     const int64_t stride = s->layout.stride, size = (section ? 3 : 2) * stride;
     int16_t rotated[MOST_HEADS * 2 * MOST_DIM + 16];
     BoxQuery queries[MOST_HEADS];
-    /* The first heads of a KV head fetch its part, the last ones what comes after it, too. */
+    /* The first heads of a KV head fetch its part, those of the last one what comes after it, too. */
     const bool wants_next = batch->next[0] != NULL && head % (s->heads / s->layout.kv_heads) == 0;
     const int64_t last = kv_head + 1 < s->layout.kv_heads ? (kv_head + 1) * size : box_bytes(&s->layout);
     for (int lane = 0; lane < batch->count; lane++) {
@@ -47,8 +52,7 @@ INLINE void add_boxes(const int n, const bool section, const Select *s, const Se
             if (!s->shared) sums->total[h][lane] = encode_query(s, row, head + h, batch->distances[lane], codes);
             prepare_box_query(codes, stride, &queries[h]);
         }
-        if (wants_next)
-            for (int64_t i = kv_head * size; i < last; i += 64) __builtin_prefetch(batch->next[lane] + i, 0, 2);
+        if (wants_next) prefetch_bounds(batch->next[lane] + kv_head * size, last - kv_head * size);
         add_box(n, section, batch->bytes[lane] + kv_head * size, stride, queries, lane, sums);
     }
 }

@@ -61,11 +61,6 @@ INLINE void sum_sketch(const int n, const Select *s, const SelectRow *row, const
     }
 }
 
-/* Sketches are too far apart, and too small, for the processor to foresee them. */
-INLINE void prefetch_sketch(const uint8_t *sketch, int64_t size) {
-    for (int64_t i = 0; i < size; i += 64) __builtin_prefetch(sketch + i, 0, 2);
-}
-
 /* Masses of 16 of the best, from number `first` on. */
 INLINE void sum_sketches(const int n, const Select *s, SelectRow *row, const CloseBatch *batch, int64_t kv_head,
                          int64_t head, int64_t first) {
@@ -77,7 +72,7 @@ INLINE void sum_sketches(const int n, const Select *s, SelectRow *row, const Clo
     const bool is_first = head % (s->heads / s->layout.kv_heads) == 0;
     for (int lane = 0; lane < batch->boxes.count; lane++) {
         const uint8_t *next = batch->sketches[lane + SKETCHES_AHEAD];
-        if (is_first && next != NULL) prefetch_sketch(next + kv_head * size, size);
+        if (is_first && next != NULL) prefetch_bounds(next + kv_head * size, size);
         for (int h = 0; h < n; h++)
             query.totals[h] = s->shared ? row->total[head + h]
                                         : encode_query(s, row, head + h, batch->boxes.distances[lane],

@@ -71,16 +71,6 @@ INLINE __m256 sum8_integers(const int32_t *vectors) {
 /* As v_sum16, for integers. */
 INLINE V n_sum16(const int32_t *vectors) { return (V){sum8_integers(vectors), sum8_integers(vectors + 128)}; }
 
-/* What numbers of 2 bits are multiplied with. */
-typedef struct {
-    int16_t channels[MOST_DIM + 32];
-} Factors;
-typedef N SketchSums;
-
-INLINE void put_factors(W v, int64_t i, Factors *to) { w_store(to->channels + i, v); }
-INLINE SketchSums no_sums(void) { return n_zero(); }
-INLINE N n_from_sums(const SketchSums *s) { return *s; }
-
 /* Of sixteen words, two numbers of 2 bits each as a pair of lanes: those at the bottom of the word's halves. */
 INLINE N n_load_words(const uint8_t *p) { return w_load((const int16_t *)p); }
 INLINE N n_next_pair(N words) { return (N){_mm256_srli_epi32(words.a, 2), _mm256_srli_epi32(words.b, 2)}; }
@@ -96,19 +86,13 @@ INLINE N n_dot_pair(N pair, const int16_t *factors, N sum) {
     return (N){_mm256_add_epi32(sum.a, _mm256_madd_epi16(pair.a, pairs)),
                _mm256_add_epi32(sum.b, _mm256_madd_epi16(pair.b, pairs))};
 }
-/* Adds the products of sixteen words with the factors of their channels, from number `i` on: two channels of 2 bits
- * stand at the bottom of a word's halves, after it is shifted the next two. */
-INLINE void add_words(const int n, N words, const Factors *factors, int64_t i, SketchSums *sums) {
-    for (int j = 0; j < 16; j += 2, words = n_next_pair(words)) {
-        const N pair = n_pair(words);
-        for (int h = 0; h < n; h++) sums[h] = n_dot_pair(pair, factors[h].channels + i + j, sums[h]);
-    }
-}
 INLINE V v_from_integers(N v) { return (V){_mm256_cvtepi32_ps(v.a), _mm256_cvtepi32_ps(v.b)}; }
 INLINE N n_add_number(N v, int32_t number) {
     const __m256i numbers = _mm256_set1_epi32(number);
     return (N){_mm256_add_epi32(v.a, numbers), _mm256_add_epi32(v.b, numbers)};
 }
 INLINE W w_product(W x, W y) { return (W){_mm256_mullo_epi16(x.a, y.a), _mm256_mullo_epi16(x.b, y.b)}; }
+
+#include "word_pairs.h"
 
 #endif

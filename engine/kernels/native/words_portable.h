@@ -74,16 +74,6 @@ INLINE V n_sum16(const int32_t *vectors) {
     return sums;
 }
 
-/* What numbers of 2 bits are multiplied with. */
-typedef struct {
-    int16_t channels[MOST_DIM + 32];
-} Factors;
-typedef N SketchSums;
-
-INLINE void put_factors(W v, int64_t i, Factors *to) { w_store(to->channels + i, v); }
-INLINE SketchSums no_sums(void) { return n_zero(); }
-INLINE N n_from_sums(const SketchSums *s) { return *s; }
-
 /* Of sixteen words, two numbers of 2 bits each as a pair: those at the bottom of the word's halves. */
 INLINE N n_load_words(const uint8_t *p) {
     N v;
@@ -99,14 +89,6 @@ INLINE N n_pair(N words) { return words & 0x00030003; }
 INLINE N n_dot_pair(N pair, const int16_t *factors, N sum) {
     return sum + (pair & 3) * factors[0] + (pair >> 16) * factors[1];
 }
-/* Adds the products of sixteen words with the factors of their channels, from number `i` on: two channels of 2 bits
- * stand at the bottom of a word's halves, after it is shifted the next two. */
-INLINE void add_words(const int n, N words, const Factors *factors, int64_t i, SketchSums *sums) {
-    for (int j = 0; j < 16; j += 2, words = n_next_pair(words)) {
-        const N pair = n_pair(words);
-        for (int h = 0; h < n; h++) sums[h] = n_dot_pair(pair, factors[h].channels + i + j, sums[h]);
-    }
-}
 INLINE V v_from_integers(N v) {
     V out;
     for (int i = 0; i < 16; i++) out[i] = (float)v[i];
@@ -114,5 +96,7 @@ INLINE V v_from_integers(N v) {
 }
 INLINE N n_add_number(N v, int32_t number) { return v + number; }
 INLINE W w_product(W a, W b) { return a * b; }
+
+#include "word_pairs.h"
 
 #endif

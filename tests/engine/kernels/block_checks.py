@@ -14,7 +14,7 @@ from torch import Tensor
 from octavo.engine.kernels.activation import silu_mul_torch
 from octavo.engine.kernels.dispatch import Kernels, load_kernels
 from octavo.engine.kernels.encode import encode_pages_torch
-from octavo.engine.kernels.far_rows import FarPages, attend_far_native, attend_far_torch
+from octavo.engine.kernels.far_rows import ChosenPages, attend_far_native, attend_far_torch
 from octavo.engine.kernels.linear import linear_torch
 from octavo.engine.kernels.many_rows import (
     MOST_RUNS,
@@ -85,7 +85,7 @@ def far_attention(kernels: Kernels) -> None:
         case, layout = Case(seed, "cpu"), PageLayout(CODECS[name], 2, (32, 64)[seed % 2], (32, 64, 96, 160, 256)[seed])
         rows, dim, slab = 70, layout.head_dim, encode_pages_torch(case.kv(layout, 8), layout)
         begins = torch.tensor((0, 5, 6, 12)).int() if seed % 2 == 0 else torch.tensor((0, 3, 12)).int()
-        pages = FarPages(case.integers(8, 12), case.integers(ANGLES, 12), begins)
+        pages = ChosenPages(case.integers(8, 12), case.integers(ANGLES, 12), begins)
         q, (cos, sin), outs = case.normal(rows, 6, dim) / dim, case.angles(dim), []
         for attend in (attend_far_torch, partial(attend_far_native, ops)):
             state = AttentionState(torch.zeros(rows, 6), torch.ones(rows, 6), torch.ones(rows, 6, dim))

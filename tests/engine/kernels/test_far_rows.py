@@ -8,7 +8,7 @@ from torch import Tensor
 
 from octavo.engine.kernels.dispatch import Kernels
 from octavo.engine.kernels.encode import encode_pages_torch
-from octavo.engine.kernels.far_rows import FarPages, attend_far_native, attend_far_torch
+from octavo.engine.kernels.far_rows import ChosenPages, attend_far_native, attend_far_torch
 from octavo.engine.kernels.paged_attention import AttentionState
 from octavo.engine.kv.codec import CODECS, PageLayout
 
@@ -16,7 +16,7 @@ ANGLES = 300
 
 
 class Case(NamedTuple):
-    """Queries, an encoded slab and angles; what is read lies in a FarPages beside it."""
+    """Queries, an encoded slab and angles; what is read lies in ChosenPages beside it."""
 
     q: Tensor
     slab: Tensor
@@ -26,7 +26,7 @@ class Case(NamedTuple):
     positions: Tensor
 
     def attend(
-        self, kernels: Kernels | None, far: FarPages, state: AttentionState, rows: slice = slice(None)
+        self, kernels: Kernels | None, far: ChosenPages, state: AttentionState, rows: slice = slice(None)
     ) -> Tensor:
         """In C, or by the reference; the state is changed. Of some whole pages of queries, if not of all."""
         q, turns = self.q[rows], (self.cos[self.positions[rows]], self.sin[self.positions[rows]])
@@ -52,11 +52,11 @@ def _case(codec: str, kv_heads: int, dim: int, heads: int, rows: int, page_size:
     )
 
 
-def _far(*counts: int) -> FarPages:
+def _far(*counts: int) -> ChosenPages:
     """As many pages for each page of queries."""
     total = sum(counts)
     begins = torch.tensor([0, *counts]).cumsum(0)
-    return FarPages(torch.randint(9, (total,)).int(), torch.randint(ANGLES, (total,)).int(), begins.int())
+    return ChosenPages(torch.randint(9, (total,)).int(), torch.randint(ANGLES, (total,)).int(), begins.int())
 
 
 def _state(case: Case, *, empty: bool = False) -> AttentionState:
@@ -119,7 +119,7 @@ def test_a_page_of_queries_depends_on_no_other(block_kernels: Kernels, codec: st
     whole = case.attend(block_kernels, far, _copy(before))
     for at, count in enumerate(counts):
         begin = int(far.begins[at])
-        one = FarPages(far.slots[begin : begin + count], far.starts[begin : begin + count], _far(count).begins)
+        one = ChosenPages(far.slots[begin : begin + count], far.starts[begin : begin + count], _far(count).begins)
         rows = slice(32 * at, min(32 * at + 32, 90))
         assert torch.equal(case.attend(block_kernels, one, _copy(before, rows), rows), whole[rows])
 
