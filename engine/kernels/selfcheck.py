@@ -99,8 +99,7 @@ def tiles_failure(arrange: Callable[[Any], Any], linear: Callable[..., Any]) -> 
         tiled, plain = arrange(matrix), matrix.dequantize(torch.float32)
         if not torch.equal(tiled.dequantize(torch.float32), plain):
             return f"{kind.name} is not worth what it was"
-        problem = _difference(linear(x, [tiled], [None])[0], x @ plain.T)
-        if problem:
+        if problem := _difference(linear(x, [tiled], [None])[0], x @ plain.T):
             return f"for {kind.name} {problem}"
     return None
 
@@ -121,7 +120,8 @@ def blocks_failure(ops: "Ops", arrange: Callable[[Any], Any]) -> str | None:
     states = [AttentionState.empty(33, 4, 32) for _ in range(2)]
     states[0].clear()
     q, angles, row = source.normal(33, 4, 32), source.uniform(33, 16), torch.arange(33, dtype=torch.int32)
-    run = Run(*source.normal(2, 2, 50, 32).bfloat16(), Seen(row // 2, row + 1))
+    keys, values = source.normal(2, 2, 50, 32).bfloat16()
+    run = Run(keys, values, Seen(row // 2, row + 1))
     attend_rows_torch(q, run.keys, run.values, angles.cos(), angles.sin(), run.seen, 0.2, states[0])
     RowAttention(ops)(q, [run], angles.cos(), angles.sin(), 0.2, states[1], is_first=True)
     results = [state.values / state.total[..., None] for state in states]
