@@ -7,8 +7,11 @@ from typing import Literal
 
 from octavo.engine.errors import PolicyError
 
-GROUP_PAGES = 96
-"""Pages that attention reads at a time, whatever the budget."""
+GROUP_PAGES = 64
+"""Pages that attention reads at a time where it reads all, whatever the budget."""
+
+STREAM_PAGES = 96
+"""Slots of a layer through which pages pass that are not on the device: all that a query may select, and the first."""
 
 ComputeDtype = Literal["auto", "bfloat16", "float32"]
 FarPositions = Literal["closed up", "one angle"]

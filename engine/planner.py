@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from octavo.engine.config import GROUP_PAGES
+from octavo.engine.config import STREAM_PAGES
 from octavo.engine.kv.bounds import SECTION_PAGES, BoundsLayout
 from octavo.engine.kv.codec import CODECS, PageLayout
 from octavo.engine.workspace import ModelSizes, RunSizes, workspace_bytes
@@ -76,7 +76,7 @@ def tail_bytes(sizes: ModelSizes, codec: str, run: RunSizes = _PLAIN, *, has_low
     """
     tail = page_layout(sizes, "f32" if codec == "f32" else "bf16", run.page_size)
     unpadded = 2 * tail.num_kv_heads * tail.page_size * tail.head_dim * tail.codec.key_bits // 8
-    stream = GROUP_PAGES * page_layout(sizes, codec, run.page_size).slot_bytes if has_lower_tier else 0
+    stream = STREAM_PAGES * page_layout(sizes, codec, run.page_size).slot_bytes if has_lower_tier else 0
     return run.max_sequences * sizes.num_layers * unpadded + stream
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from octavo.engine.config import GROUP_PAGES, EngineConfig
+from octavo.engine.config import STREAM_PAGES, EngineConfig
 from octavo.engine.errors import ContextTooLongError
 from octavo.engine.kv.pools import Ids
 from octavo.engine.model.spec import ModelSpec
@@ -42,8 +42,8 @@ class ReadingPlan:
         attention, page = config.attention, config.page_size
         trained, window_pages = spec.context_length // page * page, -(-attention.window // page)
         closed_up = attention.far_positions == "closed up"
-        # The first page is read with the selected ones, and all of them in one group.
-        most_pages = GROUP_PAGES - 1
+        # The first page is read with the selected ones, and all of them at once.
+        most_pages = STREAM_PAGES - 1
         if closed_up:  # and they stand beside the window and the query's page within the trained length
             most_pages = min(most_pages, trained // page - window_pages - 2)
         limit = trained if attention.dense_limit is None else min(attention.dense_limit // page * page, trained)

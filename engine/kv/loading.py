@@ -8,7 +8,7 @@ from contextlib import closing
 import numpy as np
 import torch
 
-from octavo.engine.config import GROUP_PAGES
+from octavo.engine.config import STREAM_PAGES
 from octavo.engine.kv.device_tier import DeviceTier
 from octavo.engine.kv.host_tier import HostTier
 from octavo.engine.kv.pages import PageId
@@ -107,7 +107,7 @@ class Loader:
     # Single layers
 
     def load(self, layer: int, pages: Ids) -> Ids:
-        """Slots of one layer of up to GROUP_PAGES pages; valid until the next call."""
+        """Slots of one layer of up to STREAM_PAGES pages; valid until the next call."""
         pool = self._residency.device
         self._residency.counters.layer_reads += len(pages)
         slots: Ids = pool.slots[layer, pages].astype(np.int64)
@@ -162,7 +162,7 @@ class Loader:
             return
         residency = self._residency
         is_below = (residency.device.slots[layer, pages] == NOWHERE) & ~residency.has_row(pages)
-        records = [residency.table.record_of(int(page)) for page in pages[is_below][:GROUP_PAGES]]
+        records = [residency.table.record_of(int(page)) for page in pages[is_below][:STREAM_PAGES]]
         self._reader.expect(layer, [record.stored for record in records if record is not None and record.stored])
 
     def _read_layer(self, layer: int, pages: Ids, slots: Ids) -> None:

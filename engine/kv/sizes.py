@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octavo.engine.config import GROUP_PAGES, EngineConfig
+from octavo.engine.config import STREAM_PAGES, EngineConfig
 from octavo.engine.errors import ContextTooLongError
 from octavo.engine.kv.bounds import BoundsLayout
 from octavo.engine.kv.codec import PageLayout
@@ -30,7 +30,7 @@ def num_slots(
 
     Raises ContextTooLongError where it holds less than can run.
     """
-    num_stream = GROUP_PAGES if has_lower_tier else 0
+    num_stream = STREAM_PAGES if has_lower_tier else 0
     whole_context = -(-(config.context or spec.context_length) // config.page_size) * spec.num_layers
     if config.kv_bytes is None:
         return whole_context, num_stream

@@ -75,7 +75,7 @@ class Tiers:
         self._loader.promote(pages)
 
     def load(self, layer: int, pages: Ids) -> Ids:
-        """Slots of one layer of up to GROUP_PAGES pages; valid until the next call. Raises PageLostError."""
+        """Slots of one layer of up to STREAM_PAGES pages; valid until the next call. Raises PageLostError."""
         return self._loader.load(layer, pages)
 
     def load_selected(self, layer: int, pages: Ids) -> Ids:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from octavo.engine import measure
-from octavo.engine.config import GROUP_PAGES, EngineConfig, KvCodec
+from octavo.engine.config import STREAM_PAGES, EngineConfig, KvCodec
 from octavo.engine.errors import EngineError, ModelFileError
 from octavo.engine.kernels.dispatch import load_kernels
 from octavo.engine.kv.pools import DevicePool
@@ -66,7 +66,7 @@ def test_a_pool_is_as_large_as_planned(codec: str, has_lower_tier: bool) -> None
     sizes, run = PlainSizes(5, 360, 9, 3, 40, 500, 100), RunSizes(page_size=16)
     layout = page_layout(sizes, codec, 16)
     dtype = torch.float32 if codec == "f32" else torch.bfloat16
-    pool = DevicePool(layout, 5, 3 * 5, GROUP_PAGES if has_lower_tier else 0, 16, dtype, "cpu")
+    pool = DevicePool(layout, 5, 3 * 5, STREAM_PAGES if has_lower_tier else 0, 16, dtype, "cpu")
 
     planned = kv_bytes(sizes, 3 * 16, codec, 16) + tail_bytes(sizes, codec, run, has_lower_tier=has_lower_tier)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from octavo.engine.config import GROUP_PAGES, EngineConfig, GenerationPolicy
+from octavo.engine.config import STREAM_PAGES, EngineConfig, GenerationPolicy
 from octavo.engine.engine import Engine, load
 from octavo.engine.events import AnswerMetrics, DoneEvent, TokenEvent
 
@@ -190,7 +190,7 @@ def tiered(tiny: Path) -> Iterator[Callable[..., TieredEngine]]:
         settings = EngineConfig(**{**defaults, **config})
         if device_pages is not None or host_pages:
             probe = load(folder, settings, quantization="none", fingerprint="probe").cache
-            lower = probe.layout.slot_bytes * GROUP_PAGES if host_pages or store is not None else 0
+            lower = probe.layout.slot_bytes * STREAM_PAGES if host_pages or store is not None else 0
             kv_bytes = None
             if device_pages is not None:
                 kv_bytes = probe.pool.tails.nbytes + lower + device_pages * probe.page_bytes
