@@ -62,6 +62,7 @@ class SparsePrefillAttention(PrefillAttention):
         self._all: Ids = np.array(pages.page_ids, dtype=np.int64)
         page_size, device = self._pool.page_size, self._pool.slab.device
         self._numbers = range(start // page_size, start // page_size + len(self._staging))  # of the query pages
+        self._sizes = [min(page_size, length - at * page_size) for at in range(len(self._numbers))]
         self._num_far = [plan.first_of_window(number) - 1 for number in self._numbers]
         self._far_counts = torch.tensor(self._num_far, dtype=torch.int32, device=device)
         self._is_past = [number * page_size >= plan.trained for number in self._numbers]
@@ -100,8 +101,8 @@ class SparsePrefillAttention(PrefillAttention):
             slots = torch.from_numpy(loaded.astype(np.int32)).to(q.device)
             starts = torch.from_numpy(self._far_starts(numbers, self._is_past[at]).astype(np.int32)).to(q.device)
             tokens = self._gather(self._pool.slab, self._pool.layout, slots, starts)
-            page = slice(at * page_size, min((at + 1) * page_size, self._length))
-            rows.add_far(page, self._far_angles(page.stop - page.start, number, self._is_past[at]), tokens)
+            page = slice(at * page_size, at * page_size + self._sizes[at])
+            rows.add_far(page, self._far_angles(self._sizes[at], number, self._is_past[at]), tokens)
 
     def _attend_pages(self, layer: int, rows: NativeRows, read: list[Ids]) -> None:
         """Pages with these numbers, for all pages of queries at once where everything is on the device."""
@@ -120,10 +121,8 @@ class SparsePrefillAttention(PrefillAttention):
     @cached_property
     def _turns(self) -> tuple[Tensor, Tensor]:
         """Cosines and sines of all queries where they meet far pages: float32 `[length, d/2]`."""
-        page_size = self._pool.page_size
-        counts = [min(page_size, self._length - at * page_size) for at in range(len(self._numbers))]
-        angles = map(self._far_angles, counts, self._numbers, self._is_past)
-        tables = [(a.cos.expand(count, -1), a.sin.expand(count, -1)) for a, count in zip(angles, counts, strict=True)]
+        angles = map(self._far_angles, self._sizes, self._numbers, self._is_past)
+        tables = [(a.cos.expand(size, -1), a.sin.expand(size, -1)) for a, size in zip(angles, self._sizes, strict=True)]
         cos, sin = (torch.cat(parts) for parts in zip(*tables, strict=True))
         return cos, sin
 
@@ -170,9 +169,8 @@ class SparsePrefillAttention(PrefillAttention):
     def _choices_of(self, question: int | None) -> list[_Choice]:
         page_size, setup = self._pool.page_size, self._setup
         is_question = [question is not None and number >= question for number in self._numbers]
-        sizes = [min(page_size, self._length - at * page_size) for at in range(len(self._numbers))]
         choices, first = [], 0
-        for (asks, is_past, size), run in groupby(zip(is_question, self._is_past, sizes, strict=True)):
+        for (asks, is_past, size), run in groupby(zip(is_question, self._is_past, self._sizes, strict=True)):
             pages = slice(first, first := first + len(list(run)))
             limits, alike = (setup.question_limits, _ALIKE) if asks else (setup.prompt_limits, page_size)
             choices.append(_Choice(pages, size, is_past, limits, alike))

@@ -4,11 +4,10 @@ For sanitizers, as reference_checks.py is; where an instruction set leaves chunk
 """
 
 import sys
-import traceback
 from functools import partial
 
 import torch
-from reference_checks import ANGLES, Case, close
+from reference_checks import ANGLES, Case, close, failures
 from torch import Tensor
 
 from octavo.engine.kernels.activation import silu_mul_torch
@@ -110,15 +109,7 @@ def main() -> int:
     kernels = load_kernels("cpu", prefer="native")
     if kernels.native is None or not kernels.native.has_many:
         return 0
-    failed = 0
-    for check in (products, attention, far_attention):
-        try:
-            check(kernels)
-        except Exception:
-            traceback.print_exc()
-            print(f"{check.__name__} of many rows failed", file=sys.stderr)
-            failed += 1
-    return failed
+    return failures((products, attention, far_attention), kernels)
 
 
 if __name__ == "__main__":

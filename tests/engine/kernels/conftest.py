@@ -43,6 +43,14 @@ def native_kernels(request: pytest.FixtureRequest) -> Kernels:
 
 
 @pytest.fixture
+def block_kernels(native_kernels: Kernels) -> Kernels:
+    """Those of the instruction sets that multiply blocks, in plain C or with AMX."""
+    if native_kernels.native is None or not native_kernels.native.has_many:
+        pytest.skip("this instruction set leaves chunks to torch")
+    return native_kernels
+
+
+@pytest.fixture
 def restore_threads() -> Iterator[None]:
     """Puts the number of threads back to what it was."""
     native = pytest.importorskip("octavo.engine.kernels._native", reason="the C kernels are not built")

@@ -5,7 +5,7 @@ As a script it makes every check of the kernels it is told, "native" or "triton"
 
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
@@ -217,23 +217,25 @@ def sampling(kernels: Kernels, device: str) -> None:
     assert sample_torch(logits, 1.0, 2, 0.5, 0.5, 0.99) == 5
 
 
-CHECKS: dict[str, Callable[[Kernels, str], None]] = {
-    check.__name__: check for check in (attention, codecs, selection, products, elementwise, sampling)
-}
+CHECKS = attention, codecs, selection, products, elementwise, sampling
+
+
+def failures(checks: Iterable[Callable[..., None]], *arguments: object) -> int:
+    """The number of checks that failed, each of which is told."""
+    failed = 0
+    for check in checks:
+        try:
+            check(*arguments)
+        except Exception:
+            traceback.print_exc()
+            print(f"{check.__name__} failed", file=sys.stderr)
+            failed += 1
+    return failed
 
 
 def main() -> int:
     """The number of checks that failed."""
-    kernels = load_kernels("cpu", prefer=sys.argv[1])  # type: ignore[arg-type]  # of the names above
-    failed = 0
-    for name, check in CHECKS.items():
-        try:
-            check(kernels, "cpu")
-        except Exception:
-            traceback.print_exc()
-            print(f"{name} failed", file=sys.stderr)
-            failed += 1
-    return failed
+    return failures(CHECKS, load_kernels("cpu", prefer=sys.argv[1]), "cpu")  # type: ignore[arg-type]  # of the names above
 
 
 if __name__ == "__main__":

@@ -73,13 +73,6 @@ def _copy(state: AttentionState, rows: slice = slice(None)) -> AttentionState:
     return AttentionState(state.highest[rows].clone(), state.total[rows].clone(), state.values[rows].clone())
 
 
-@pytest.fixture
-def block_kernels(native_kernels: Kernels) -> Kernels:
-    if native_kernels.native is None or not native_kernels.native.has_many:
-        pytest.skip("this instruction set leaves chunks to torch")
-    return native_kernels
-
-
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize(
     ("kv_heads", "dim", "heads", "rows", "page_size", "counts"),

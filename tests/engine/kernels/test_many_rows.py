@@ -26,14 +26,6 @@ RandomMatrix = Callable[..., BlockMatrix]
 TILED = [kind for kind in Format if kind.block_size > 1]
 
 
-@pytest.fixture
-def block_kernels(native_kernels: Kernels) -> Kernels:
-    """Those of the instruction sets that multiply blocks, in plain C or with AMX."""
-    if native_kernels.native is None or not native_kernels.native.has_many:
-        pytest.skip("this instruction set leaves chunks to torch")
-    return native_kernels
-
-
 @pytest.mark.parametrize("weight_format", TILED, ids=lambda kind: kind.name)
 @pytest.mark.parametrize(("n", "rows", "cols"), [(1, 16, 256), (33, 37, 512), (70, 100, 2816)])
 def test_products_are_summed_in_float32(
