@@ -29,6 +29,6 @@ def test_every_operation_is_tritons() -> None:
     assert set(load_kernels("cuda").report.values()) == {"triton"}
 
 
-@pytest.mark.parametrize("check", list(_checks().CHECKS.values()), ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", _checks().CHECKS, ids=lambda check: check.__name__)
 def test_a_gpu_gives_what_torch_gives(check) -> None:  # type: ignore[no-untyped-def]
     check(load_kernels("cuda", prefer="triton"), "cuda")
