@@ -77,15 +77,18 @@ class NativeSteps:
         far = _Far(self._setup, row, self._decoder.spec.num_heads, self._ops) if row.num_far else None
         table = PageTables(row.slots, row.distance_table, row.count)
         step = self._words(residual, attention, table, 0 if far is None else far.words.data_ptr())
-        stage, end, loaded = 0, _STAGES * self._decoder.spec.num_layers, set()
+        stage, end, loaded = 0, _STAGES * self._decoder.spec.num_layers, []
         while (stage := self._run(step, stage, end)) < end:
             assert far is not None
             layer = stage // _STAGES
             attention.read_selected(layer, self._queries(1), far.chosen_by(layer))
-            loaded.add(layer)
+            loaded.append(layer)
             stage += 1
-        layers = range(self._decoder.spec.num_layers) if far is not None else ()
-        attention.note_selected({layer: far.chosen_by(layer) for layer in layers if far and layer not in loaded})
+        attention.note_read()
+        if far is not None:
+            row.candidates.weighed[row.due] = row.num_far
+            found = np.delete(np.arange(self._decoder.spec.num_layers), loaded)
+            attention.note_selected(found, far.chosen[found], far.counts[found])
 
     def _run(self, step: Tensor, first: int, last: int) -> int:
         """Stages, up to the one that is returned."""
@@ -129,8 +132,9 @@ class _Far:
         assert bounds is not None
         assert far is not None
         num_ids, shape = len(far.ids), sizes(bounds.layout)
-        self._chosen = np.empty((pool.num_layers, limits.cap), dtype=np.int32)
-        self._counts = np.empty(pool.num_layers, dtype=np.int32)
+        self.chosen = np.empty((pool.num_layers, limits.cap), dtype=np.int32)
+        self.counts = np.empty(pool.num_layers, dtype=np.int32)
+        candidates = row.candidates
         self._distances = row.far_distances.astype(np.int32)
         self._numbers = np.array([*selection_numbers(bounds.layout, limits, heads)])
         scratch = bounds.scratch.reserve(ops.selection_bytes(*shape, heads, num_ids, limits.cap))
@@ -141,15 +145,16 @@ class _Far:
             *(sections.data_ptr(), sections.stride(0)),
             *(far.ids.data_ptr(), num_ids, row.far_count.data_ptr()),
             *(row.far_angles.data_ptr(), row.far_angles.dim() == 1, scratch.data_ptr(), limits.floor, limits.cap),
+            *(row.due.ctypes.data, candidates.looked_at.data_ptr(), candidates.weighed.ctypes.data),
             *(slots.ctypes.data, slots.strides[0] // slots.itemsize, self._distances.ctypes.data),
             *(row.window is not None, row.window or 0),
-            *(self._chosen.ctypes.data, self._counts.ctypes.data, self._numbers.ctypes.data),
+            *(self.chosen.ctypes.data, self.counts.ctypes.data, self._numbers.ctypes.data),
         )
         self.words = torch.tensor(words, dtype=torch.int64)
 
     def chosen_by(self, layer: int) -> Ids:
         """Indices of the far pages that a layer selected."""
-        chosen: Ids = self._chosen[layer, : self._counts[layer]].astype(np.int64)
+        chosen: Ids = self.chosen[layer, : self.counts[layer]].astype(np.int64)
         return chosen
 
 

@@ -11,12 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from octavo.engine.attention.plan import ReadingPlan
 from octavo.engine.attention.setup import AttentionSetup
 from octavo.engine.config import GROUP_PAGES
 from octavo.engine.kernels.paged_attention import AttentionState
+from octavo.engine.kernels.select import CANDIDATES
+from octavo.engine.kv.candidates import Candidates
 from octavo.engine.kv.pools import DevicePool, Ids
 from octavo.engine.kv.sequence_pages import SequencePages
 
@@ -122,13 +125,19 @@ class DecodeAttention:
         self._read_selected(layer, q, row, chosen, self.state)
         self._foresee(layer + 1, row)
 
-    def note_selected(self, chosen: dict[int, Ids]) -> None:
-        """What layers of that row selected and found on the device."""
+    def note_read(self) -> None:
+        """All layers of that row read what it always reads."""
+        self._tiers.counters.layer_reads += len(self._rows[0].pages) * self._pool.num_layers
+
+    def note_selected(self, layers: Ids, chosen: NDArray[np.int32], counts: NDArray[np.int32]) -> None:
+        """What `layers` [n] of that row selected and found on the device: of `chosen` [n, cap], `counts` [n] each."""
         row = self._rows[0]
-        for layer, indices in chosen.items():
-            row.chose(layer, indices)
-        self._tiers.counters.layer_reads += len(row.pages) * self._pool.num_layers
-        self._tiers.note_selected({layer: row.sequence.selected[layer] for layer in chosen})
+        indices: Ids = chosen[np.arange(chosen.shape[1]) < counts[:, None]].astype(np.int64)
+        pages: Ids = row.far[indices]
+        for layer, count, end in zip(layers.tolist(), counts.tolist(), np.cumsum(counts).tolist(), strict=True):
+            row.sequence.selected[layer] = pages[end - count : end]
+        row.sequence.count_reads(1 + indices)
+        self._tiers.note_selected(np.repeat(layers, counts), pages)
 
     def _stream_row(self, layer: int, q: Tensor, row: Row, state: AttentionState) -> None:
         """The pages that a row reads always, of which not all are on the device."""
@@ -150,10 +159,17 @@ class DecodeAttention:
 
     def _select(self, layer: int, q: Tensor, row: Row, state: AttentionState) -> Ids:
         """Indices of the far pages that this layer reads for a row, by what its other pages gave already."""
-        read = self._setup.log_sums(state)[:, None]
-        chosen, counts = self._setup.select_far(
-            layer, q[:, None], row.sequence, row.far_count, row.far_angles, read, self._setup.token_limits
-        )
+        setup, candidates = self._setup, row.candidates
+        q, read = q[:, None], setup.log_sums(state)[:, None]
+        if row.due[layer]:
+            looked_at = candidates.looked_at[layer : layer + 1]
+            chosen, counts = setup.select_far(
+                layer, q, row.sequence, row.far_count, row.far_angles, read, setup.token_limits, looked_at
+            )
+            candidates.weighed[layer] = row.num_far
+        else:
+            again = candidates.again(layer, row.num_far)
+            chosen, counts = setup.select_again(layer, q, row.sequence, again, row.far_angles, read)
         indices: Ids = chosen[0, : int(counts[0])].cpu().numpy().astype(np.int64)
         row.chose(layer, indices)
         return indices
@@ -177,25 +193,30 @@ class DecodeAttention:
 class Row:
     """What one position reads: `pages` always, and what each layer selects of the `far` pages, if it `selects`.
 
-    A dense position reads every page before it; any other the first page and its window, and the far ones lie between.
+    A dense position reads every page before it; any other the first page and its window, and the far ones lie between;
+    layers that are `due` bool [num_layers] weigh all of them, others look at their `candidates` again.
     Where all of `pages` are on the device, `slots` int32 `[num_layers, 1, pages]` says where, with `distance_table`
     and `count` beside it: they stay there for the step.
     """
 
     def __init__(self, position: int, sequence: SequencePages, pool: DevicePool, plan: ReadingPlan) -> None:
-        ids: Ids = np.array(sequence.page_ids, dtype=np.int64)
-        distances: Ids = position - np.arange(len(ids)) * pool.page_size
+        page_ids = sequence.page_ids
         self.selects = not plan.is_dense(position)
-        first = plan.first_of_window(len(ids)) if self.selects else 1
+        first = plan.first_of_window(len(page_ids)) if self.selects else 1
         self._plan = plan
         self._is_past = self.selects and position >= plan.trained
         self._window = position - first * pool.page_size  # distance of its beginning
+        distances: Ids = position - np.arange(len(page_ids)) * pool.page_size
         if self._is_past:
             distances[:first] = plan.far_end + self._window if plan.closed_up else plan.far_distance
         self.sequence = sequence
-        self.pages: Ids = np.concatenate((ids[:1], ids[first:]))
+        self.pages: Ids = np.array(page_ids[:1] + page_ids[first:], dtype=np.int64)
         self.distances: Ids = np.concatenate((distances[:1], distances[first:]))
-        self.far, self.far_distances = ids[1:first], distances[1:first]
+        self.far: Ids = np.zeros(0, dtype=np.int64)
+        if first > 1:
+            assert sequence.far is not None
+            self.far = sequence.far.on_host[: first - 1]
+        self.far_distances = distances[1:first]
         self.slots: Tensor | None = None
         if self.selects and (pool.num_resident[self.pages] == pool.num_layers).all():
             self.slots = pool.table(self.pages[None])
@@ -203,6 +224,11 @@ class Row:
             self.count = _int32(np.array([len(self.pages)]), pool)
         if self.far.size:
             self.far_count, self.far_angles = _int32(np.array([self.num_far]), pool), self._angles(pool)
+            if sequence.candidates is None:
+                most = CANDIDATES * plan.cap_pages
+                sequence.candidates = Candidates(pool.num_layers, most, pool.slab.device)
+            self.candidates = sequence.candidates
+            self.due = self.candidates.due(position, self.num_far)
 
     @property
     def num_far(self) -> int:

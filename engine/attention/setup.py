@@ -57,24 +57,39 @@ class AttentionSetup:
         distances: Tensor,
         read: Tensor,
         limits: SelectionLimits,
+        looked_at: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Which of its far pages the rows of one sequence read in a layer, of `num_far` int32 [rows]: see
         `select_pages_torch`."""
-        bounds, far = self.tiers.bounds, sequence.far
+        assert sequence.far is not None
+        sections, page_ids = sequence.far.sections[layer], sequence.far.ids
+        return self._select(layer, q, sections, page_ids, num_far, distances, read, limits, looked_at)
+
+    def select_again(
+        self, layer: int, q: Tensor, sequence: SequencePages, pages: Tensor, distances: Tensor, read: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """`select_far` for one row, of the far pages with the indices `pages` int64 [n] alone, by their sketches."""
+        assert sequence.far is not None
+        page_ids, num_pages = sequence.far.ids[pages], torch.tensor([len(pages)], dtype=torch.int32, device=q.device)
+        at = distances if distances.dim() == 1 else distances[:, pages]
+        chosen, counts = self._select(layer, q, None, page_ids, num_pages, at, read, self.token_limits, None)
+        return pages[chosen.long()], counts
+
+    def _select(
+        self,
+        layer: int,
+        q: Tensor,
+        sections: Tensor | None,
+        page_ids: Tensor,
+        num_pages: Tensor,
+        distances: Tensor,
+        read: Tensor,
+        limits: SelectionLimits,
+        looked_at: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        bounds, rope = self.tiers.bounds, self.rope
         assert bounds is not None
-        assert far is not None
         return self.kernels.select_pages(
-            q,
-            bounds.of_layer(layer),
-            far.sections[layer],
-            bounds.layout,
-            far.ids,
-            num_far,
-            distances,
-            self.rope.cos,
-            self.rope.sin,
-            self.scale,
-            read,
-            limits,
-            bounds.scratch,
-        )
+            q, bounds.of_layer(layer), sections, bounds.layout, page_ids, num_pages, distances, rope.cos, rope.sin,
+            self.scale, read, limits, bounds.scratch, looked_at,
+        )  # fmt: skip

@@ -220,6 +220,7 @@ class Ops:
         sketches: int,
         capacity: int,
         sections: int,
+        closely: bool,
         page_ids: int,
         num_pages: int,
         distances: int,
@@ -236,6 +237,7 @@ class Ops:
         scratch: int,
         out: int,
         counts: int,
+        looked_at: int | None,
         /,
     ) -> int: ...
 

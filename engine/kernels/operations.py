@@ -131,7 +131,7 @@ class SelectPagesOp(Protocol):
         self,
         q: Tensor,
         bounds: PageBounds,
-        sections: Tensor,
+        sections: Tensor | None,
         layout: BoundsLayout,
         page_ids: Tensor,
         num_pages: Tensor,
@@ -142,4 +142,5 @@ class SelectPagesOp(Protocol):
         read: Tensor | None,
         limits: SelectionLimits,
         scratch: SelectionScratch,
+        looked_at: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]: ...

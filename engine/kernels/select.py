@@ -62,7 +62,7 @@ class SelectionScratch:
 def select_pages_torch(
     q: Tensor,
     bounds: PageBounds,
-    sections: Tensor,
+    sections: Tensor | None,
     layout: BoundsLayout,
     page_ids: Tensor,
     num_pages: Tensor,
@@ -73,6 +73,7 @@ def select_pages_torch(
     read: Tensor | None,
     limits: SelectionLimits,
     scratch: SelectionScratch,
+    looked_at: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Which of a sequence's far pages each row reads: int32 [rows, cap] and how many int32 [rows].
 
@@ -80,38 +81,52 @@ def select_pages_torch(
     not rotated to the pages. Row r may read the first `num_pages[r]` (int32 [rows]) of `page_ids`
     int32 [p]; the result are indices into `page_ids`, ascending, padded with 0. `distances` is int32 [rows, p],
     position minus page start, or [1], one for all. `bounds` are the tables [capacity, ...] of one layer, `sections`
-    uint8 [ceil(p / 16), section_bytes] are those of `page_ids`. `read` float32 [rows, queries, heads] is
-    the log-sum-exp of the scaled scores of the tokens that are read anyway, None where there are none.
+    uint8 [ceil(p / 16), section_bytes] are those of `page_ids`, or None: see below. `read` float32
+    [rows, queries, heads] is the log-sum-exp of the scaled scores of the tokens that are read anyway, None where there
+    are none.
 
     A page's weight is the sum, over queries and heads, of its share in the head's attention, as estimated: its mass
     over that of everything, of which whole sections are estimated by their bounds. Of the heaviest, CANDIDATES times
     as many as may be chosen, the masses are then estimated by the sketches of their keys; they stand for the mass of
-    all far pages where they come to more. The heaviest of these pages are taken; of equal ones the first.
+    all far pages where they come to more. The heaviest of these pages are taken; of equal ones the first. `looked_at`
+    int32 [rows, CANDIDATES * cap], if there is one, receives the indices of the pages that were looked at so,
+    ascending, padded with 0.
+
+    Without `sections` no box is weighed: all pages are looked at by the sketches of their keys, which stand for all far
+    pages. They are at most CANDIDATES * cap + 16, and `read` is there.
     """
     q = lay_side_by_side(q, layout)
     read = None if read is None else lay_side_by_side(read, layout)
     out = torch.zeros(len(q), limits.cap, dtype=torch.int32, device=q.device)
     counts = torch.zeros(len(q), dtype=torch.int32, device=q.device)
     scratch.scored = 0
+    if looked_at is not None:
+        looked_at.zero_()
     for row, count in enumerate(num_pages.tolist()):
         if not count:
             continue
         angles = (distances if distances.dim() == 1 else distances[row, :count]).long()
         query = QueryCodes(q[row], cos[angles], sin[angles], scale, layout.num_kv_heads)
-        whole = count // SECTION_PAGES
-        estimates = query.score_sections(*read_codes(sections[:whole], layout, 3))
-        scores = query.score_pages(*read_codes(bounds.boxes[page_ids[:count].long()], layout, 2))
         before = None if read is None else read[row]
-        tokens = SHARE_AT_EDGE * layout.page_size
-        weights, sums = _weigh(estimates, scores, before, tokens)
-        candidates = _heaviest(weights, CANDIDATES * limits.cap)
+        if sections is None:
+            assert before is not None
+            candidates = torch.arange(count, device=q.device)
+            sums = _Sums(before, torch.ones_like(before), torch.zeros_like(before))
+        else:
+            whole = count // SECTION_PAGES
+            estimates = query.score_sections(*read_codes(sections[:whole], layout, 3))
+            scores = query.score_pages(*read_codes(bounds.boxes[page_ids[:count].long()], layout, 2))
+            weights, sums = _weigh(estimates, scores, before, SHARE_AT_EDGE * layout.page_size)
+            candidates = _heaviest(weights, CANDIDATES * limits.cap)
+            scratch.scored += count
+        if looked_at is not None:
+            looked_at[row, : len(candidates)] = candidates.int()
         of_candidates = PageBounds(*(table[page_ids[candidates].long()] for table in bounds))
         masses = query.sum_tokens(of_candidates, layout, candidates, sums.highest)
         weights, covered = _weigh_closely(masses, sums)
         chosen = candidates[_cut(weights, covered, limits.mass_target * q.shape[1], limits)]
         out[row, : len(chosen)] = chosen.int()
         counts[row] = len(chosen)
-        scratch.scored += count
     return out, counts
 
 
@@ -119,7 +134,7 @@ def select_pages_native(
     ops: Ops,
     q: Tensor,
     bounds: PageBounds,
-    sections: Tensor,
+    sections: Tensor | None,
     layout: BoundsLayout,
     page_ids: Tensor,
     num_pages: Tensor,
@@ -130,6 +145,7 @@ def select_pages_native(
     read: Tensor | None,
     limits: SelectionLimits,
     scratch: SelectionScratch,
+    looked_at: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """`select_pages_torch` in C, on the CPU, by branch and bound over sections: the same pages.
 
@@ -143,6 +159,9 @@ def select_pages_native(
     require_angles(op, cos, sin, dim)
     require_shape(op, "num_pages", num_pages, rows)
     _require_bounds(op, bounds, sections, layout, num_ids)
+    if looked_at is not None:
+        require(op, torch.int32, looked_at)
+        require_shape(op, "looked_at", looked_at, rows, CANDIDATES * limits.cap)
     _require_heads(op, q, read, layout)
     require(op, torch.int32, page_ids, num_pages, distances)
     if distances.shape not in ((1,), (rows, num_ids)):
@@ -157,7 +176,8 @@ def select_pages_native(
         q.data_ptr(),
         rows,
         *(bounds.boxes.data_ptr(), bounds.sketches.data_ptr(), len(bounds.boxes)),
-        sections.data_ptr(),
+        0 if sections is None else sections.data_ptr(),
+        sections is None,
         page_ids.data_ptr(),
         num_pages.data_ptr(),
         distances.data_ptr(),
@@ -172,14 +192,18 @@ def select_pages_native(
         scratch.reserve(rows * ops.selection_bytes(*selection)).data_ptr(),
         out.data_ptr(),
         counts.data_ptr(),
+        None if looked_at is None else looked_at.data_ptr(),
     )
     return out, counts
 
 
-def _require_bounds(op: str, bounds: PageBounds, sections: Tensor, layout: BoundsLayout, num_ids: int) -> None:
-    require(op, torch.uint8, *bounds, sections)
+def _require_bounds(op: str, bounds: PageBounds, sections: Tensor | None, layout: BoundsLayout, num_ids: int) -> None:
+    require(op, torch.uint8, *bounds)
     require_boxes(op, bounds.boxes, layout)
     require_shape(op, "sketches", bounds.sketches, len(bounds.boxes), layout.sketch_bytes)
+    if sections is None:
+        return
+    require(op, torch.uint8, sections)
     if sections.shape[1:] != (layout.section_bytes,) or sections.shape[0] < num_ids // SECTION_PAGES:
         raise ValueError(
             f"{op} takes {num_ids // SECTION_PAGES} sections [{layout.section_bytes}], not {list(sections.shape)}"

@@ -26,7 +26,7 @@ _BLOCK = 16  # pages that one program scores; sections are summed in as many lan
 def select_pages_triton(
     q: Tensor,
     bounds: PageBounds,
-    sections: Tensor,
+    sections: Tensor | None,
     layout: BoundsLayout,
     page_ids: Tensor,
     num_pages: Tensor,
@@ -37,30 +37,30 @@ def select_pages_triton(
     read: Tensor | None,
     limits: SelectionLimits,
     scratch: SelectionScratch,
+    looked_at: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """`select_pages_torch` in Triton: the same pages. Ids, numbers of pages and distances are not checked."""
     q = lay_side_by_side(q, layout).contiguous()
     rows, heads, dim = q.shape
     count = len(page_ids)
-    scratch.scored = rows * count
+    scratch.scored = 0 if sections is None else rows * count
+    if looked_at is not None:
+        looked_at.zero_()
     if not count or not rows:
         none = torch.zeros(rows, limits.cap, dtype=torch.int32, device=q.device)
         return none, torch.zeros_like(num_pages)
-    whole = count // SECTION_PAGES
-    scores = torch.empty(rows, count, heads, device=q.device)
-    estimates = torch.empty(rows, max(1, whole), heads, device=q.device)
     shared = distances.dim() == 1
-    fixed = {"layout": layout, "group": heads // layout.num_kv_heads, "half": power_of_two(dim // 2), "block": _BLOCK}
-    for table, out, number, is_section in ((bounds.boxes, scores, count, False), (sections, estimates, whole, True)):
-        if number:
-            _score[(rows, heads, -(-number // _BLOCK))](
-                q, table, page_ids, distances, cos, sin, out, scale, SECTION_WIDTH, number, 0 if shared else count,
-                shared=shared, section_pages=SECTION_PAGES if is_section else 0, **fixed, **EXACT,
-            )  # fmt: skip
     before = torch.zeros(rows, heads, device=q.device) if read is None else lay_side_by_side(read, layout).contiguous()
-    weights, highest, near, far = _weigh(scores, estimates, before, num_pages, layout, has_read=read is not None)
-    close = num_pages.clamp(max=CANDIDATES * limits.cap)
-    candidates = _first(weights, close, CANDIDATES * limits.cap)
+    if sections is None:
+        close, candidates = num_pages, torch.arange(count, dtype=torch.int32, device=q.device).repeat(rows, 1)
+        highest, near, far = before, torch.ones_like(before), torch.zeros_like(before)
+    else:
+        scores, estimates = _score_all(q, bounds.boxes, sections, layout, page_ids, distances, cos, sin, scale)
+        weights, highest, near, far = _weigh(scores, estimates, before, num_pages, layout, has_read=read is not None)
+        close = num_pages.clamp(max=CANDIDATES * limits.cap)
+        candidates = _first(weights, close, CANDIDATES * limits.cap)
+    if looked_at is not None:
+        looked_at[:, : candidates.shape[1]] = candidates
     masses = torch.zeros(rows, candidates.shape[1], heads, device=q.device)
     sum_sketch[(rows, heads, candidates.shape[1])](
         q, *bounds, page_ids, candidates, close, distances, cos, sin, highest, masses, scale, 1 / 3,
@@ -73,6 +73,32 @@ def select_pages_triton(
     chosen, counts = _cut(weights, (near / total).double().sum(dim=-1), close, limits.mass_target * heads, limits)
     there = torch.arange(limits.cap, device=q.device) < counts[:, None]
     return torch.where(there, candidates.gather(1, chosen.long()), 0), counts
+
+
+def _score_all(
+    q: Tensor,
+    boxes: Tensor,
+    sections: Tensor,
+    layout: BoundsLayout,
+    page_ids: Tensor,
+    distances: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    scale: float,
+) -> tuple[Tensor, Tensor]:
+    """Scaled scores of pages float32 [rows, p, heads], and of whole sections [rows, p / 16, heads]."""
+    (rows, heads, dim), count = q.shape, len(page_ids)
+    whole, shared = count // SECTION_PAGES, distances.dim() == 1
+    scores = torch.empty(rows, count, heads, device=q.device)
+    estimates = torch.empty(rows, max(1, whole), heads, device=q.device)
+    fixed = {"layout": layout, "group": heads // layout.num_kv_heads, "half": power_of_two(dim // 2), "block": _BLOCK}
+    for table, out, number, is_section in ((boxes, scores, count, False), (sections, estimates, whole, True)):
+        if number:
+            _score[(rows, heads, -(-number // _BLOCK))](
+                q, table, page_ids, distances, cos, sin, out, scale, SECTION_WIDTH, number, 0 if shared else count,
+                shared=shared, section_pages=SECTION_PAGES if is_section else 0, **fixed, **EXACT,
+            )  # fmt: skip
+    return scores, estimates
 
 
 def _first(weights: Tensor, number: Tensor, most: int) -> Tensor:

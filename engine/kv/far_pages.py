@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from octavo.engine.kernels.select import SelectionScratch
 from octavo.engine.kv.bounds import SECTION_PAGES, BoundsLayout
 from octavo.engine.kv.codec import PageLayout
 from octavo.engine.kv.pages import PageId
+from octavo.engine.kv.pools import Ids
 
 
 class BoundsTable:
@@ -85,26 +86,29 @@ def _grown(table: Tensor, capacity: int) -> Tensor:
 class FarPages:
     """The complete pages of a sequence after its first, and the bounds of their sections in every layer.
 
-    `ids` is int32 `[p]`, `sections` uint8 `[num_layers, ceil(p / 16), section_bytes]`.
+    `ids` is int32 `[p]`, `sections` uint8 `[num_layers, ceil(p / 16), section_bytes]`; `on_host` are the ids in RAM.
     """
 
     ids: Tensor
     sections: Tensor
+    on_host: Ids = field(default_factory=lambda: np.zeros(0, np.int64))
+    _followed: list[PageId] = field(default_factory=list)
 
     @classmethod
     def none(cls, num_layers: int, layout: BoundsLayout, device: torch.device) -> FarPages:
         ids = torch.empty(0, dtype=torch.int32, device=device)
         return cls(ids, torch.empty(num_layers, 0, layout.section_bytes, dtype=torch.uint8, device=device))
 
-    def follow(self, page_ids: Sequence[PageId], bounds: BoundsTable, kernels: Kernels) -> None:
+    def follow(self, page_ids: list[PageId], bounds: BoundsTable, kernels: Kernels) -> None:
         """Take note of the pages that were added since, or taken back."""
-        ids = torch.tensor(page_ids[1:], dtype=torch.int32, device=self.ids.device)
-        if torch.equal(ids, self.ids):
+        if page_ids == self._followed:
             return
-        both = min(len(ids), len(self.ids))
-        differs = torch.nonzero(ids[:both] != self.ids[:both])
+        on_host: Ids = np.array(page_ids[1:], dtype=np.int64)
+        both = min(len(on_host), len(self.on_host))
+        differs = np.flatnonzero(on_host[:both] != self.on_host[:both])
         same = int(differs[0]) if len(differs) else both
         whole = same // SECTION_PAGES
+        ids = torch.from_numpy(on_host.astype(np.int32)).to(self.ids.device)
         new = torch.stack(
             [
                 kernels.section_bounds(bounds.boxes[layer], bounds.layout, ids[whole * SECTION_PAGES :])
@@ -112,3 +116,4 @@ class FarPages:
             ]
         )
         self.ids, self.sections = ids, torch.cat((self.sections[:, :whole], new), dim=1)
+        self.on_host, self._followed = on_host, list(page_ids)

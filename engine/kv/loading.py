@@ -139,13 +139,11 @@ class Loader:
                     self._read_layer(layer, staying, slots)
         return self.load(layer, pages)
 
-    def note_selected(self, pages: Mapping[int, Ids]) -> None:
-        """As `load_selected` for pages that are all on the device, each layer's."""
-        for layer, chosen in pages.items():
-            self._residency.counters.layer_reads += len(chosen)
-            self._selected.append(self._residency.device.key(layer, chosen))
-        if self._selected:
-            self._touch_selected()
+    def note_selected(self, layers: Ids, pages: Ids) -> None:
+        """As `load_selected` for pages that are all on the device, `pages[i]` in `layers[i]`."""
+        self._residency.counters.layer_reads += len(pages)
+        self._selected.append(self._residency.device.key(layers, pages))
+        self._touch_selected()
 
     def begin_step(self) -> None:
         """What the last step selected and did not come to count may be gone by now."""

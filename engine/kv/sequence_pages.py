@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from octavo.engine.kv.candidates import Candidates
 from octavo.engine.kv.far_pages import FarPages
 from octavo.engine.kv.pages import Identity, PageId
 from octavo.engine.kv.pools import Ids
@@ -15,9 +16,9 @@ from octavo.engine.kv.pools import Ids
 class SequencePages:
     """The pages of one sequence, head first; the complete ones, which come first, have `identities`.
 
-    `tail` is the place of its unfinished page, `far` what selection looks at, where there is selection, and
-    `selected` which pages each layer chose last, `reads` how many times layers chose each page, by its place. `reused`
-    counts pages that were found, by the tier they were on.
+    `tail` is the place of its unfinished page, `far` what selection looks at, where there is selection,
+    `candidates` what of it was looked at closely, `selected` which pages each layer chose last, and `reads` how many
+    times layers chose each page, by its place. `reused` counts pages that were found, by the tier they were on.
     """
 
     owner: str
@@ -25,6 +26,7 @@ class SequencePages:
     page_ids: list[PageId] = field(default_factory=list)
     identities: list[Identity] = field(default_factory=list)
     far: FarPages | None = None
+    candidates: Candidates | None = None
     selected: dict[int, Ids] = field(default_factory=dict)
     reads: Ids = field(default_factory=lambda: np.zeros(0, np.int64))
     reused: dict[str, int] = field(default_factory=lambda: {"device": 0, "host": 0, "disk": 0})
@@ -34,7 +36,7 @@ class SequencePages:
         return len(self.identities)
 
     def count_reads(self, places: Ids) -> None:
-        """A layer chose the pages at these places, each once, for a new token."""
+        """Layers chose the pages at these places for a new token."""
         if len(self.reads) < len(self.page_ids):
             self.reads = np.append(self.reads, np.zeros(len(self.page_ids) - len(self.reads), np.int64))
-        self.reads[places] += 1
+        np.add.at(self.reads, places, 1)

@@ -12,7 +12,7 @@ decides what attention reads: a page that is wanted is found, on whatever tier i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,9 +86,9 @@ class Tiers:
         """Whether this layer of all these pages is: then `load_selected` takes any number of them."""
         return bool((self.device.slots[layer, pages] != NOWHERE).all())
 
-    def note_selected(self, pages: Mapping[int, Ids]) -> None:
-        """What layers chose and read where it is on the device: `load_selected`, without the loading."""
-        self._loader.note_selected(pages)
+    def note_selected(self, layers: Ids, pages: Ids) -> None:
+        """`layers[i]` chose `pages[i]`, and read it where it is on the device: `load_selected`, without the loading."""
+        self._loader.note_selected(layers, pages)
 
     def expect(self, layer: int, pages: Ids) -> None:
         """Start reading from the store what the next `load` of a layer will probably ask for."""

@@ -9,9 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from octavo.engine.attention.setup import AttentionSetup
 from octavo.engine.config import AttentionConfig, EngineConfig, GenerationPolicy
 from octavo.engine.engine import Engine, load
 from octavo.engine.kernels.dispatch import load_kernels
+from octavo.engine.kv.candidates import TURNS
 
 CONFIG = EngineConfig(page_size=8, prefill_chunk=32, context=256, max_sequences=4)
 SPARSE = AttentionConfig(dense_limit=64, window=32, floor=16, cap=32)
@@ -55,6 +57,31 @@ def test_steps_are_the_decoders(make_hf_folder: Callable[..., Path], family: str
     plain._runner._steps = None
     got, expected = hidden_states(engine, (5, 60, 61, 150)), hidden_states(plain, (5, 60, 61, 150))
     assert len(got) == len(expected)
+    assert all(torch.equal(one, other) for one, other in zip(got, expected, strict=True))
+
+
+@pytest.mark.parametrize("trained", [128, 512])
+def test_steps_look_again_at_the_pages_that_the_decoder_looks_at_again(
+    make_hf_folder: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, trained: int
+) -> None:
+    """Past the trained length and within it, with several times as many pages as a layer looks at closely."""
+    folder = make_hf_folder("qwen2", max_position_embeddings=trained)
+    config = replace(CONFIG, kv_codec="k8v4", attention=SPARSE, context=512)
+    engine, plain = load(folder, config), load(folder, config)
+    plain._runner._steps = None
+    layers: list[int] = []
+    select_again = AttentionSetup.select_again
+
+    def listen(setup: AttentionSetup, layer: int, *arguments: Any) -> Any:
+        layers.append(layer)
+        return select_again(setup, layer, *arguments)
+
+    monkeypatch.setattr(AttentionSetup, "select_again", listen)
+    got = hidden_states(engine, (400,))
+    assert not layers
+    expected = hidden_states(plain, (400,))
+    later = range(401, 400 + len(expected))  # at the position 400 nothing was weighed yet
+    assert len(layers) == sum((position + layer) % TURNS != 0 for position in later for layer in (0, 1))
     assert all(torch.equal(one, other) for one, other in zip(got, expected, strict=True))
 
 

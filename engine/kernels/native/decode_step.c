@@ -7,8 +7,8 @@
 
 #define AT(type, address) ((type)(uintptr_t)(address))
 
-/* As many pages as a group of engine/config.py has. */
-enum { MOST_SELECTED = 64 };
+/* As many pages as can pass through the slots of engine/config.py, and what a layer may look at again for them. */
+enum { MOST_SELECTED = 96, MOST_LOOKED_AT = CANDIDATES * MOST_SELECTED + SECTION_PAGES };
 
 static const char no_memory[] = "there is no memory for it";
 
@@ -120,7 +120,56 @@ void log_sums(const float *highest, const float *total, float *out, int64_t coun
     for (int64_t i = 0; i < count; i++) out[i] = highest[i] + logf(total[i]);
 }
 
-/* Selects far pages of a layer, and attends to them if all are on the device; otherwise `*missing` is set. */
+/* Pages that a layer looks at again, of all that it may select: their ids, distances and numbers. */
+typedef struct {
+    int32_t ids[MOST_LOOKED_AT], distances[MOST_LOOKED_AT], numbers[MOST_LOOKED_AT], count;
+} Again;
+
+/* Instead of all that `select` was to choose from. */
+static void look_again(const FarWords *far, int64_t number, Select *select, Again *again) {
+    const int32_t weighed = AT(const int32_t *, far->weighed)[number], pages = select->num_pages[0];
+    const int64_t before = weighed < CANDIDATES * far->cap ? weighed : CANDIDATES * far->cap;
+    const int64_t count = before + pages - weighed;
+    const int32_t *looked_at = select->looked_at;
+    for (int64_t i = 0; i < count && i < MOST_LOOKED_AT; i++) {
+        const int32_t page = i < before ? looked_at[i] : weighed + (int32_t)(i - before);
+        again->numbers[i] = page;
+        again->ids[i] = select->page_ids[page];
+        again->distances[i] = select->distances[select->shared ? 0 : page];
+    }
+    again->count = (int32_t)count;
+    select->closely = true;
+    select->page_ids = again->ids;
+    select->pages = count;
+    select->num_pages = &again->count;
+    select->distances = again->distances;
+    select->looked_at = NULL;
+}
+
+/* Attends to far pages if all are on the device; otherwise `*missing` is set. */
+static const char *attend_chosen(const Run *run, int64_t number, const int32_t *chosen, const int32_t *count,
+                                 bool *missing) {
+    const FarWords *far = AT(const FarWords *, run->step->far);
+    int32_t slots[MOST_SELECTED], distances[MOST_SELECTED];
+    const int32_t *of_pages = AT(const int32_t *, far->device_slots) + number * far->device_stride;
+    const int32_t *page_ids = AT(const int32_t *, far->page_ids);
+    const int32_t *as_they_stand = AT(const int32_t *, far->distances);
+    for (int32_t i = 0; i < *count; i++) {
+        slots[i] = of_pages[page_ids[chosen[i]]];
+        if (slots[i] < 0) *missing = true;
+        distances[i] = far->closed_up ? (int32_t)(far->closed_end + (*count - i) * run->step->page_size)
+                                      : as_they_stand[chosen[i]];
+    }
+    if (*missing) return NULL;
+    Attention a = attention_of(run);
+    a.slots = slots;
+    a.distances = distances;
+    a.num_pages = count;
+    a.max_pages = *count;
+    return attend_pages(run, &a);
+}
+
+/* Selects far pages of a layer, and attends to them. */
 static const char *attend_far(const Run *run, int64_t number, bool *missing) {
     const FarWords *far = AT(const FarWords *, run->step->far);
     const ModelWords *m = run->model;
@@ -131,7 +180,7 @@ static const char *attend_far(const Run *run, int64_t number, bool *missing) {
     log_sums(a.state.highest, a.state.total, read, m->heads);
     int32_t *chosen = AT(int32_t *, far->chosen) + number * far->cap;
     int32_t *count = AT(int32_t *, far->chosen_counts) + number;
-    const Select select = {
+    Select select = {
         .layout = far->layout, .q = run->scratch.query, .rows = 1, .heads = m->heads,
         .boxes = AT(const uint8_t *, far->boxes) + number * far->boxes_stride,
         .sketches = AT(const uint8_t *, far->sketches) + number * far->sketches_stride, .capacity = far->capacity,
@@ -140,25 +189,16 @@ static const char *attend_far(const Run *run, int64_t number, bool *missing) {
         .num_pages = AT(const int32_t *, far->num_pages), .distances = AT(const int32_t *, far->angles),
         .shared = far->shared != 0, .cos = a.cos, .sin = a.sin, .angles = m->angles, .read = read, .scale = run->scale,
         .tokens = (float)numbers[0], .section_width = (float)numbers[1], .mass_target = numbers[2],
-        .floor = far->floor, .cap = far->cap, .scratch = AT(uint8_t *, far->scratch), .out = chosen, .counts = count};
+        .floor = far->floor, .cap = far->cap, .scratch = AT(uint8_t *, far->scratch), .out = chosen, .counts = count,
+        .looked_at = AT(int32_t *, far->looked_at) + number * CANDIDATES * far->cap};
+    Again again;
+    const bool due = AT(const uint8_t *, far->due)[number] != 0;
+    if (!due) look_again(far, number, &select, &again);
     const char *problem = find_select_problem(&select);
     if (problem != NULL) return problem;
     op_select(run->kernels, &select);
-    int32_t slots[MOST_SELECTED], distances[MOST_SELECTED];
-    const int32_t *of_pages = AT(const int32_t *, far->device_slots) + number * far->device_stride;
-    const int32_t *as_they_stand = AT(const int32_t *, far->distances);
-    for (int32_t i = 0; i < *count; i++) {
-        slots[i] = of_pages[select.page_ids[chosen[i]]];
-        if (slots[i] < 0) *missing = true;
-        distances[i] = far->closed_up ? (int32_t)(far->closed_end + (*count - i) * run->step->page_size)
-                                      : as_they_stand[chosen[i]];
-    }
-    if (*missing) return NULL;
-    a.slots = slots;
-    a.distances = distances;
-    a.num_pages = count;
-    a.max_pages = *count;
-    return attend_pages(run, &a);
+    for (int32_t i = 0; i < *count && !due; i++) chosen[i] = again.numbers[chosen[i]];
+    return attend_chosen(run, number, chosen, count, missing);
 }
 
 static const char *finish_layer(const Run *run, const LayerWords *layer, int64_t number) {

@@ -61,10 +61,10 @@ static PyObject *ops_selection_bytes(PyObject *object, Arguments arguments, Py_s
 }
 
 /* select_pages(kv_heads, dim, stride, page_bytes, section_bytes, page_size, heads, pages, cap, q, rows, boxes, sketches,
- * capacity, sections, page_ids, num_pages, distances, shared, cos, sin, angles, read, scale, tokens, section_width, mass_target,
- * floor, scratch, out, counts) -> pages weighed */
+ * capacity, sections, closely, page_ids, num_pages, distances, shared, cos, sin, angles, read, scale, tokens, section_width,
+ * mass_target, floor, scratch, out, counts, looked_at) -> pages weighed */
 static PyObject *ops_select_pages(PyObject *object, Arguments arguments, Py_ssize_t count) {
-    ARGUMENTS(31);
+    ARGUMENTS(33);
     Select select = {0};
     READ_SELECT_SIZES(select);
     select.q = POINTER;
@@ -73,6 +73,7 @@ static PyObject *ops_select_pages(PyObject *object, Arguments arguments, Py_ssiz
     select.sketches = POINTER;
     select.capacity = INTEGER;
     select.sections = POINTER;
+    select.closely = FLAG;
     select.page_ids = POINTER;
     select.num_pages = POINTER;
     select.distances = POINTER;
@@ -89,6 +90,7 @@ static PyObject *ops_select_pages(PyObject *object, Arguments arguments, Py_ssiz
     select.scratch = POINTER;
     select.out = POINTER;
     select.counts = POINTER;
+    select.looked_at = POINTER;
     if (PyErr_Occurred()) return NULL;
     const char *problem = find_select_problem(&select);
     REFUSE("select_pages", problem);

@@ -27,6 +27,7 @@ typedef struct {
     const uint8_t *sketches;   /* [capacity, kv_heads * sketch_bytes()] */
     int64_t capacity;
     const uint8_t *sections;   /* [pages / SECTION_PAGES, section_bytes] */
+    bool closely;              /* all pages are looked at closely, no box is weighed and no section read */
     const int32_t *page_ids;   /* [pages] */
     int64_t pages;
     const int32_t *num_pages;  /* [rows] */
@@ -34,13 +35,14 @@ typedef struct {
     bool shared;
     const float *cos, *sin;    /* [angles, dim / 2] */
     int64_t angles;
-    const float *read;         /* [rows, heads] or NULL */
+    const float *read;         /* [rows, heads]; or NULL, but where all are looked at closely */
     float scale, tokens;       /* tokens: a page's mass over that of one token at its score */
     float section_width;
     double mass_target;        /* of all heads together */
     int64_t floor, cap;
     uint8_t *scratch;          /* rows times selection_bytes() */
     int32_t *out, *counts;     /* [rows, cap], [rows] */
+    int32_t *looked_at;        /* [rows, CANDIDATES * cap], of those that were looked at closely, or NULL */
 } Select;
 
 typedef struct {
@@ -61,9 +63,9 @@ typedef struct {
     float *weights;              /* [pages] */
     float *bounds;               /* [sections]: the most that one of their pages may weigh */
     int32_t *opened;             /* [sections]: those whose pages are weighed together */
-    int32_t *best;               /* [CANDIDATES * cap]: pages, ascending */
-    float *masses;               /* [heads, CANDIDATES * cap], padded: of the best, by their sketches */
-    float *best_weights;         /* [CANDIDATES * cap], padded: by these masses */
+    int32_t *best;               /* [most_looked_at()]: pages, ascending */
+    float *masses;               /* [heads, most_looked_at()], padded: of the best, by their sketches */
+    float *best_weights;         /* [most_looked_at()], padded: by these masses */
     int32_t *chosen;             /* [cap]: which of the best, ascending */
     Candidate *heaviest;         /* [cap]: these, the heaviest first */
     float *near, *far;           /* [heads]: relative to the highest, mass of what is read anyway, and of all far pages */
@@ -78,6 +80,9 @@ static inline int64_t box_bytes(const BoundsLayout *l) { return (l->kv_heads * (
 static inline int64_t sketch_bytes(const BoundsLayout *l) {
     return (l->page_size + SKETCH_LANES - 1) / SKETCH_LANES * (l->stride / SKETCH_LANES) * SKETCH_WORDS;
 }
+
+/* Candidates of a token before, and the few pages that came since. */
+static inline int64_t most_looked_at(const Select *s) { return CANDIDATES * s->cap + SECTION_PAGES; }
 
 static inline int64_t selection_padded(int64_t count) { return (count + 15) / 16 * 16; }
 
@@ -106,9 +111,9 @@ static inline size_t selection_lay_out(const Select *s, uint8_t *base, SelectRow
     PLACE(weights, pages);
     PLACE(bounds, sections);
     PLACE(opened, sections);
-    PLACE(best, CANDIDATES * s->cap);
-    PLACE(masses, heads * selection_padded(CANDIDATES * s->cap));
-    PLACE(best_weights, selection_padded(CANDIDATES * s->cap));
+    PLACE(best, most_looked_at(s));
+    PLACE(masses, heads * selection_padded(most_looked_at(s)));
+    PLACE(best_weights, selection_padded(most_looked_at(s)));
     PLACE(chosen, s->cap);
     PLACE(heaviest, s->cap);
     PLACE(near, heads);

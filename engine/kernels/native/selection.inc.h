@@ -21,6 +21,8 @@ size_t selection_bytes(const Select *s) {
 
 const char *find_select_problem(const Select *s) {
     if (s->heads > MOST_QUERY_HEADS || s->layout.kv_heads > MOST_KV_HEADS) return "there are too many heads";
+    if (s->closely && (s->pages > most_looked_at(s) || s->read == NULL))
+        return "pages are all looked at closely only if they are few, and others are read anyway";
     if (s->shared && outside(s->distances[0], s->angles)) return bad_angle;
     for (int64_t row = 0; row < s->rows; row++) {
         if (outside(s->num_pages[row], s->pages + 1)) return "a number of pages is not in 0 .. pages";
@@ -140,11 +142,35 @@ static void closely_task(void *context, int64_t task) {
     o->kernels->select_closely(o->select, o->row, o->number, first, smaller(first + PAGES_PER_TASK, o->count));
 }
 
-/* Weighs the best again, of which then as many as may be chosen are row->chosen. Returns how many. */
-static int64_t look_closely(Opening *o, int64_t most) {
+/* The best by their boxes. */
+static void weigh_boxes(Opening *o) {
     SelectRow *row = o->row;
+    const int64_t most = CANDIDATES * o->select->cap;
+    *row->scored = row->num_pages % SECTION_PAGES;
+    run_tasks(sections_task, o, row->num_sections / 16 + 1);
+    o->kernels->select_weigh(o->select, row, o->number);
+    open_sections(o, most);
     o->count = smaller(most, *row->scored);
     take_heaviest(row->weights, row->num_pages, o->count, row->best);
+}
+
+/* All are among the best. Their masses are relative to that of what is read anyway. */
+static void take_all(Opening *o) {
+    const Select *s = o->select;
+    SelectRow *row = o->row;
+    *row->scored = 0;
+    o->count = row->num_pages;
+    for (int64_t i = 0; i < o->count; i++) row->best[i] = (int32_t)i;
+    for (int64_t head = 0; head < s->heads; head++) {
+        row->highest[head] = s->read[o->number * s->heads + head];
+        row->near[head] = 1;
+        row->far[head] = 0;
+    }
+}
+
+/* Weighs the best again, of which then as many as may be chosen are row->chosen. Returns how many. */
+static int64_t look_closely(Opening *o) {
+    SelectRow *row = o->row;
     run_tasks(closely_task, o, divide_up(o->count, PAGES_PER_TASK));
     o->kernels->select_weigh_closely(o->select, row, o->count);
     const int64_t count = smaller(o->count, o->select->cap);
@@ -175,20 +201,22 @@ static int64_t cut_at_target(const Select *s, SelectRow *row, int64_t looked_at,
 
 static void select_row(const KernelTable *kernels, const Select *s, int64_t number, SelectRow *row) {
     int32_t *out = s->out + number * s->cap;
-    int64_t count = 0;
+    int32_t *looked_at = s->looked_at ? s->looked_at + number * CANDIDATES * s->cap : NULL;
+    int64_t count = 0, num_looked_at = 0;
     row->num_pages = s->num_pages[number];
     row->num_sections = row->num_pages / SECTION_PAGES;
     row->prunes = row->num_pages > PRUNED_FROM * CANDIDATES * s->cap;
-    *row->scored = row->num_pages % SECTION_PAGES;
+    *row->scored = 0;
     if (row->num_pages > 0) {
         Opening opening = {kernels, s, row, number, 0};
         kernels->select_prepare(s, row, number);
-        run_tasks(sections_task, &opening, row->num_sections / 16 + 1);
-        kernels->select_weigh(s, row, number);
-        open_sections(&opening, CANDIDATES * s->cap);
-        count = look_closely(&opening, CANDIDATES * s->cap);
-        if (s->floor < count) count = cut_at_target(s, row, opening.count, count);
+        if (s->closely) take_all(&opening);
+        else weigh_boxes(&opening);
+        count = look_closely(&opening);
+        num_looked_at = opening.count;
+        if (s->floor < count) count = cut_at_target(s, row, num_looked_at, count);
     }
+    for (int64_t i = 0; looked_at && i < CANDIDATES * s->cap; i++) looked_at[i] = i < num_looked_at ? row->best[i] : 0;
     for (int64_t i = 0; i < s->cap; i++) out[i] = i < count ? row->best[row->chosen[i]] : 0;
     s->counts[number] = (int32_t)count;
 }

@@ -65,7 +65,7 @@ INLINE void sum_sketch(const int n, const Select *s, const SelectRow *row, const
 INLINE void sum_sketches(const int n, const Select *s, SelectRow *row, const CloseBatch *batch, int64_t kv_head,
                          int64_t head, int64_t first) {
     const int64_t stride = s->layout.stride, size = sketch_bytes(&s->layout);
-    const int64_t apart = selection_padded(CANDIDATES * s->cap);
+    const int64_t apart = selection_padded(most_looked_at(s));
     int16_t rotated[MOST_HEADS * 2 * MOST_DIM + 16];
     float masses[MOST_HEADS][16 * 16];
     SketchQuery query;
@@ -107,7 +107,7 @@ static TARGET void select_closely(const Select *s, SelectRow *row, int64_t numbe
 
 /* The weights of the `count` best by these masses. */
 static TARGET void select_weigh_closely(const Select *s, SelectRow *row, int64_t count) {
-    const int64_t apart = selection_padded(CANDIDATES * s->cap);
+    const int64_t apart = selection_padded(most_looked_at(s));
     *row->covered = 0;
     for (int64_t i = 0; i < count; i += 16) v_store(row->best_weights + i, v_zero());
     for (int64_t head = 0; head < s->heads; head++) {

@@ -20,8 +20,8 @@ from octavo.engine.kernels.linear import linear_torch
 from octavo.engine.kernels.norm import rms_norm_torch
 from octavo.engine.kernels.paged_attention import AttentionState, attend_pages_torch, attend_tail_torch
 from octavo.engine.kernels.sampling import lowest_kept, sample_torch
-from octavo.engine.kernels.select import SelectionLimits, SelectionScratch, select_pages_torch
-from octavo.engine.kv.bounds import BoundsLayout
+from octavo.engine.kernels.select import CANDIDATES, SelectionLimits, SelectionScratch, select_pages_torch
+from octavo.engine.kv.bounds import SECTION_PAGES, BoundsLayout
 from octavo.engine.kv.codec import CODECS, PageLayout
 from octavo.engine.weights.formats import Format
 from octavo.engine.weights.matrix import BlockMatrix
@@ -142,11 +142,16 @@ def selection(kernels: Kernels, device: str) -> None:
             (case.integers(ANGLES, rows, count), SelectionLimits(1, 2, 0.9), read),
             (case.integers(ANGLES, rows, count), SelectionLimits(0, 200, 0.99), None),
         ):
-            arguments = q, bounds, sections, boxes, ids, num_pages, distances, *case.angles(dim), 0.2, given, limits
-            got = kernels.select_pages(*arguments, SelectionScratch())
-            expected = select_pages_torch(*arguments, SelectionScratch())
-            assert torch.equal(got[1], expected[1])
-            assert torch.equal(got[0], expected[0])
+            arguments = boxes, ids, num_pages, distances, *case.angles(dim), 0.2, given, limits, SelectionScratch()
+            most = CANDIDATES * limits.cap
+            looked_at = torch.zeros(2, rows, most, dtype=torch.int32, device=device)
+            for weighed in (sections, None)[: 2 if given is not None and count <= most + SECTION_PAGES else 1]:
+                outputs = (None, None) if weighed is None else looked_at
+                got = kernels.select_pages(q, bounds, weighed, *arguments, outputs[0])
+                expected = select_pages_torch(q, bounds, weighed, *arguments, outputs[1])
+                assert torch.equal(got[1], expected[1])
+                assert torch.equal(got[0], expected[0])
+            assert torch.equal(*looked_at)
 
 
 def products(kernels: Kernels, device: str) -> None:

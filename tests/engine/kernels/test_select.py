@@ -1,6 +1,7 @@
 """Selection: branch and bound gives what scoring every page gives, and the scores are what they claim to be."""
 
 import random
+from typing import Any
 
 import pytest
 import torch
@@ -81,11 +82,17 @@ def test_branch_and_bound_is_brute_force(
     read = torch.randn(q.shape[:3], generator=generator) * 3 if pick.random() < 0.7 else None
     num_pages = torch.tensor([count, *(pick.randint(0, count) for _ in range(rows - 1))]).int()
     limits = SelectionLimits(pick.randint(0, 6), pick.choice([1, 5, 20, 200]), pick.choice([0.3, 0.9, 1.0]))
-    arguments = q, pages.bounds, pages.sections, pages.layout, pages.ids, num_pages, distances, pages.cos, pages.sin
-    expected = select_pages_torch(*arguments, SCALE, read, limits, SelectionScratch())
-    got = native_kernels.select_pages(*arguments, SCALE, read, limits, SelectionScratch())
-    assert torch.equal(got[1], expected[1])
-    assert torch.equal(got[0], expected[0])
+    given = pages.layout, pages.ids, num_pages, distances, pages.cos, pages.sin, SCALE
+    looked_at = torch.full((2, rows, CANDIDATES * limits.cap), 7).int()
+    for sections, others in ((pages.sections, read), (None, torch.zeros(q.shape[:3]) if read is None else read)):
+        if sections is None and count > CANDIDATES * limits.cap:
+            continue
+        arguments = q, pages.bounds, sections, *given, others, limits, SelectionScratch()
+        expected = select_pages_torch(*arguments, looked_at[0])
+        got = native_kernels.select_pages(*arguments, looked_at[1])
+        assert torch.equal(got[1], expected[1])
+        assert torch.equal(got[0], expected[0])
+        assert torch.equal(*looked_at)
 
 
 def test_sections_that_cannot_matter_are_left_out(native_kernels: Kernels) -> None:
@@ -159,6 +166,31 @@ def test_a_sketch_tells_where_a_key_is_that_its_box_hides(kernels: Kernels) -> N
         assert (read_boxes(bounds.boxes, pages.layout)[1] >= 0.99).all()  # of every page
 
 
+@pytest.mark.parametrize("queries", [1, 3])
+def test_pages_that_are_looked_at_again_are_chosen_by_the_sketches_of_their_keys(
+    kernels: Kernels, queries: int
+) -> None:
+    """Against float64: no box is weighed, and what is read anyway and these pages are all there is."""
+    heads, limits = 6, SelectionLimits(5, 5, 1.0)
+    count = CANDIDATES * limits.cap + SECTION_PAGES
+    for seed in range(6):
+        pages, generator = Pages(2, 24, count, 1.0, "k8v8", 0, seed), torch.Generator().manual_seed(seed)
+        q, read = (torch.randn(1, queries, heads, *dim, generator=generator) for dim in ((24,), ()))
+        distances, scratch = torch.randint(ANGLES, (1, count), generator=generator).int(), SelectionScratch()
+        got, counts = kernels.select_pages(
+            q, pages.bounds, None, pages.layout, pages.ids, torch.tensor([count]).int(), distances,
+            pages.cos, pages.sin, SCALE, read, limits, scratch,
+        )  # fmt: skip
+        keys = torch.cat([_scores(each, pages, distances[0])[2] for each in q[0]], dim=1)
+        masses = torch.exp(keys).sum(-1)  # [p, heads]
+        weights = (masses / (masses.sum(0) + torch.exp(read[0].double().flatten()))).sum(1)
+        assert (counts.tolist(), scratch.scored) == ([5], 0)
+        chosen = got[0].long()
+        assert torch.equal(chosen, chosen.sort().values)
+        rest = torch.ones(count, dtype=torch.bool).index_fill_(0, chosen, False)
+        assert weights[chosen].min() >= weights[rest].max() - 0.003 * queries * heads
+
+
 def _scores(q: Tensor, pages: Pages, distances: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Scaled scores for each query head, float64: of a box's centre and how much higher the ellipsoid in it reaches [p,
     heads], and of its keys as their sketches have them [p, heads, tokens]."""
@@ -208,16 +240,22 @@ def test_without_pages_nothing_is_chosen(kernels: Kernels) -> None:
         ({"distances": torch.tensor([ANGLES]).int()}, "no row in cos"),
         ({"distances": torch.zeros(1, 5).int()}, "distances"),
         ({"q": torch.ones(1, 1, 3, 8)}, "query heads"),
+        ({"sections": None}, "others are read anyway"),
+        ({"sections": None, "read": torch.ones(1, 1, 4), "ids": torch.zeros(33).int()}, "if they are few"),
+        ({"looked_at": torch.zeros(1, 15).int()}, "looked_at"),
     ],
 )
-def test_what_would_read_elsewhere_is_refused(
-    native_kernels: Kernels, changed: dict[str, Tensor], message: str
-) -> None:
+def test_what_would_read_elsewhere_is_refused(native_kernels: Kernels, changed: dict[str, Any], message: str) -> None:
     pages = Pages(2, 8, 2, 0.0, "f32", 0, 0)
-    given = {"ids": pages.ids, "num_pages": torch.tensor([2]).int(), "distances": torch.tensor([7]).int()}
-    given = {**given, "q": torch.ones(1, 1, 4, 8), **changed}
+    given: dict[str, Any] = {
+        "ids": pages.ids,
+        "num_pages": torch.tensor([2]).int(),
+        "distances": torch.tensor([7]).int(),
+    }
+    given |= {"q": torch.ones(1, 1, 4, 8), "sections": pages.sections, "read": None, "looked_at": None, **changed}
     with pytest.raises(ValueError, match=message):
         native_kernels.select_pages(
-            given["q"], pages.bounds, pages.sections, pages.layout, given["ids"], given["num_pages"],
-            given["distances"], pages.cos, pages.sin, SCALE, None, SelectionLimits(2, 4, 1.0), SelectionScratch(),
+            given["q"], pages.bounds, given["sections"], pages.layout, given["ids"], given["num_pages"],
+            given["distances"], pages.cos, pages.sin, SCALE, given["read"], SelectionLimits(2, 4, 1.0),
+            SelectionScratch(), given["looked_at"],
         )  # fmt: skip

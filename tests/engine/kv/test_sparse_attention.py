@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from octavo.engine.attention.plan import ReadingPlan
-from octavo.engine.config import AttentionConfig, EngineConfig, GenerationPolicy
+from octavo.engine.config import STREAM_PAGES, AttentionConfig, EngineConfig, GenerationPolicy
 from octavo.engine.kv.eviction import Keys, TwoFactor
 from octavo.engine.kv.pools import Ids
 from octavo.engine.kv.tiers import Tiers
@@ -180,6 +180,15 @@ def test_what_was_selected_can_be_seen_and_keeps_the_limits(
         assert 32 // 8 - 1 <= len(pages) <= 96 // 8 - 1
         assert set(pages) <= set(sequence.pages.page_ids[1:-8])
     engine.cancel(request)
+
+
+def test_as_many_pages_can_be_selected_as_pass_through_the_slots_at_once(
+    tiered: Callable[..., Any], folders: Callable[[str], Path]
+) -> None:
+    attention = replace(FEW, dense_limit=128, floor=2048, cap=2048)
+    engine = tiered(folder=folders("qwen2"), attention=attention, context=2048)
+    assert engine.engine.cache.plan.cap_pages == STREAM_PAGES - 1
+    assert engine.answer(PROMPT).done.error is None
 
 
 @pytest.mark.parametrize("length", [1096, 1101])

@@ -1,0 +1,41 @@
+"""Far pages that each layer of a sequence looked at closely when it last weighed all of them.
+
+Weighing every page costs more the longer a text is. What the next tokens are about is nearly always among the pages
+that a token before looked at closely, which are several times as many as are read: so layers take turns at weighing
+all, and the others look at the same pages again, each key by its sketch (tests/bench/results.md).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from octavo.engine.kv.bounds import SECTION_PAGES
+
+TURNS = 4
+"""Of so many tokens in a row a layer weighs all pages for one."""
+
+
+class Candidates:
+    """`looked_at` int32 `[num_layers, most]` are indices of far pages, ascending, as `select_pages` gives them; there
+    were `weighed` int32 `[num_layers]` far pages then, 0 where a layer has not weighed any."""
+
+    def __init__(self, num_layers: int, most: int, device: torch.device) -> None:
+        self.looked_at = torch.zeros(num_layers, most, dtype=torch.int32, device=device)
+        self.weighed = np.zeros(num_layers, dtype=np.int32)
+
+    def due(self, position: int, num_far: int) -> NDArray[np.bool_]:
+        """Which layers weigh all of so many far pages, for a token at a position: bool `[num_layers]`."""
+        num_layers, most = self.looked_at.shape
+        turn = (position + np.arange(num_layers)) % TURNS == 0
+        came = num_far - self.weighed
+        due: NDArray[np.bool_] = turn | (self.weighed == 0) | (came < 0) | (came > SECTION_PAGES) | (num_far <= most)
+        return due
+
+    def again(self, layer: int, num_far: int) -> Tensor:
+        """Indices int64 of the far pages that a layer looks at again, ascending, with those that came since."""
+        weighed = int(self.weighed[layer])
+        old = self.looked_at[layer, : min(weighed, self.looked_at.shape[1])]
+        return torch.cat((old.long(), torch.arange(weighed, num_far, device=old.device)))
