@@ -1,8 +1,9 @@
 """Far pages that each layer of a sequence looked at closely when it last weighed all of them.
 
-Weighing every page costs more the longer a text is. What the next tokens are about is nearly always among the pages
-that a token before looked at closely, which are several times as many as are read: so layers take turns at weighing
-all, and the others look at the same pages again, each key by its sketch (tests/bench/results.md).
+Weighing every page costs more the longer a text is. What the next tokens are about is mostly among the pages that a
+token before looked at closely, which are several times as many as are read. So in a text longer than most, layers take
+turns at weighing all pages; the others look at their last ones again, each key by its sketch, and a token costs no more
+than in a shorter text. It loses something (tests/bench/results.md), so below that every layer weighs all.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from torch import Tensor
 
 from octavo.engine.kv.bounds import SECTION_PAGES
 
-TURNS = 4
-"""Of so many tokens in a row a layer weighs all pages for one."""
+MOST_WEIGHED = 2_048
+"""Pages that a layer weighs for a token, on average: those of 65,536 tokens."""
 
 
 class Candidates:
@@ -29,7 +30,8 @@ class Candidates:
     def due(self, position: int, num_far: int) -> NDArray[np.bool_]:
         """Which layers weigh all of so many far pages, for a token at a position: bool `[num_layers]`."""
         num_layers, most = self.looked_at.shape
-        turn = (position + np.arange(num_layers)) % TURNS == 0
+        turns = -(-num_far // MOST_WEIGHED)
+        turn = (position + np.arange(num_layers)) % turns == 0
         came = num_far - self.weighed
         due: NDArray[np.bool_] = turn | (self.weighed == 0) | (came < 0) | (came > SECTION_PAGES) | (num_far <= most)
         return due

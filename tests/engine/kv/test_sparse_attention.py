@@ -85,10 +85,17 @@ def test_no_page_is_read_at_a_distance_that_the_model_was_not_trained_on(
     assert farthest < spec.context_length == 1024
 
 
-@pytest.mark.parametrize("codec", ["bf16", "k8v4"])
+@pytest.mark.parametrize(("codec", "most_weighed"), [("bf16", 2048), ("k8v4", 2048), ("k8v4", 60)])
 def test_logits_are_bit_identical_under_every_budget(
-    tiered: Callable[..., Any], folders: Callable[[str], Path], memory_store: Callable[..., Any], codec: str
+    tiered: Callable[..., Any],
+    folders: Callable[[str], Path],
+    memory_store: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    codec: str,
+    most_weighed: int,
 ) -> None:
+    """Also where layers take turns at weighing all pages."""
+    monkeypatch.setattr("octavo.engine.kv.candidates.MOST_WEIGHED", most_weighed)
     settings: dict[str, Any] = {
         "folder": folders("qwen2"), "attention": FEW, "context": 2048, "kv_codec": codec,
     }  # fmt: skip
