@@ -51,21 +51,23 @@ class KvCache:
         boxes = BoundsLayout(spec.num_kv_heads, config.page_size, spec.head_dim) if self.plan.is_sparse else None
         records = num_records(self.layout, spec.num_layers, boxes)
         host = HostPool(rows, records, self.layout.slot_bytes, pinned=device.startswith("cuda"))
-        bounds = None
-        if boxes is not None:
-            bounds = BoundsTable(boxes, self.layout, spec.num_layers, kernels, device)
+        self.device_pages = device_pool.num_slots // spec.num_layers
         identity, settings = root(spec, config, self.plan, fingerprint)
         if store is not None:
             self._space = store.open_space(identity, settings, records, self.layout.slot_bytes, config.page_size)
+        lowest = self._space.max_pages if writes and self._space is not None else rows
+        self.num_pages = max(self.device_pages, lowest)
+        bounds = None
+        if boxes is not None:
+            longest = self.num_pages_for(config.context or spec.context_length)
+            most = min(longest, self.num_pages)
+            bounds = BoundsTable(boxes, self.layout, spec.num_layers, most, kernels, device)
         self.table = PageTable(config.page_size, identity)
         self.tiers = Tiers(
             self.table, device_pool, host, self._space, bounds, writes=writes, keeps_host=config.host_bytes > 0
         )
         self.num_tails = config.max_sequences
         self._free_tails = list(range(config.max_sequences - 1, -1, -1))
-        self.device_pages = device_pool.num_slots // spec.num_layers
-        lowest = self._space.max_pages if writes and self._space is not None else rows
-        self.num_pages = max(self.device_pages, lowest)
         self.kept_near: frozenset[str] = frozenset()  # owners that are pinned besides those in the store
 
     @property

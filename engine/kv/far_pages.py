@@ -22,15 +22,19 @@ from octavo.engine.kv.pools import Ids
 
 class BoundsTable:
     """Boxes uint8 `[num_layers, capacity, box_bytes]` and sketches uint8 `[num_layers, capacity, sketch_bytes]`, on the
-    device; they grow with the page ids."""
+    device. There is room for `num_pages` from the start; where there are more page ids the tables grow, which takes a
+    moment."""
 
-    def __init__(self, layout: BoundsLayout, pages: PageLayout, num_layers: int, kernels: Kernels, device: str) -> None:
+    def __init__(
+        self, layout: BoundsLayout, pages: PageLayout, num_layers: int, num_pages: int, kernels: Kernels, device: str
+    ) -> None:
         self.layout = layout
         self.scratch = SelectionScratch()
         self._pages = pages
         self._kernels = kernels
         self.boxes = torch.empty(num_layers, 0, layout.box_bytes, dtype=torch.uint8, device=device)
         self.sketches = torch.empty(num_layers, 0, layout.sketch_bytes, dtype=torch.uint8, device=device)
+        self.resize(num_pages)
 
     @property
     def nbytes(self) -> int:

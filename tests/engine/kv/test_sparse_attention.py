@@ -189,6 +189,17 @@ def test_what_was_selected_can_be_seen_and_keeps_the_limits(
     engine.cancel(request)
 
 
+def test_there_is_room_for_the_bounds_of_the_longest_text_from_the_start(
+    tiered: Callable[..., Any], folders: Callable[[str], Path]
+) -> None:
+    """Tables that double would stop an answer for a moment, and take twice the room."""
+    engine = tiered(folder=folders("qwen2"), attention=FEW, context=1120)
+    bounds = engine.engine.cache.tiers.bounds
+    assert bounds.boxes.shape[1] == bounds.sketches.shape[1] == 1120 // 8
+    engine.answer(PROMPT)
+    assert bounds.boxes.shape[1] == 1120 // 8
+
+
 def test_as_many_pages_can_be_selected_as_pass_through_the_slots_at_once(
     tiered: Callable[..., Any], folders: Callable[[str], Path]
 ) -> None:
