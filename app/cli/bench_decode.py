@@ -35,7 +35,9 @@ class Run:
 
 @click.command()
 @click.option("--model", metavar="NAME|PATH", help="A model's name, .gguf file or folder.")
-@click.option("--context", type=click.IntRange(1), required=True, help="Prompt lengths in tokens, e.g. 512 2048.")
+@click.option(
+    "--context", type=click.IntRange(1), multiple=True, required=True, help="Prompt lengths in tokens, e.g. 512 2048."
+)
 @click.argument("more_contexts", type=click.IntRange(1), nargs=-1, metavar="[CONTEXT]...")
 @click.option("--tokens", type=click.IntRange(2), default=64, show_default=True, help="Tokens to decode at each.")
 @click.option("--threads", type=click.IntRange(1), help="Threads to compute with.")
@@ -49,7 +51,7 @@ class Run:
 @click.option("--json", "as_json", is_flag=True, help="End with one JSON line.")
 def decode(
     model: str | None,
-    context: int,
+    context: tuple[int, ...],
     more_contexts: tuple[int, ...],
     tokens: int,
     threads: int | None,
@@ -72,7 +74,7 @@ def decode(
     flags = {"model": model, "threads": threads, "kv_codec": kv_codec, "disk": "off"}
     if dense:
         flags["dense_limit"] = 0
-    contexts = sorted({context, *more_contexts})
+    contexts = sorted({*context, *more_contexts})
     if peer_name and random_weights:
         raise click.UsageError("--peer needs a file; leave --random-weights out.")
     bandwidth, memory = measure_read_bandwidth(_device(flags)), Memory()

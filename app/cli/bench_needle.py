@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--model", metavar="NAME|PATH", help="A model's name, .gguf file or folder.")
 @click.option(
-    "--tokens", type=click.IntRange(128), required=True, help="Lengths of prompt and answer together, e.g. 4096 8192."
+    "--tokens",
+    type=click.IntRange(128),
+    multiple=True,
+    required=True,
+    help="Lengths of prompt and answer together, e.g. 4096 8192.",
 )
 @click.argument("more_tokens", type=click.IntRange(128), nargs=-1, metavar="[TOKENS]...")
 @click.option(
@@ -60,7 +64,7 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "as_json", is_flag=True, help="End with one JSON line.")
 def needle(
-    tokens: int,
+    tokens: tuple[int, ...],
     more_tokens: tuple[int, ...],
     depths: int,
     tasks: tuple[str, ...],
@@ -85,7 +89,7 @@ def needle(
 
     finished = FinishedRows(results) if results else None
     with _page_folder(results) as folder:
-        lengths = sorted({tokens, *more_tokens})
+        lengths = sorted({*tokens, *more_tokens})
         settings = load_settings({**flags, "disk": flags["disk"] or "off", "context": lengths[-1]})
         assistant, name = open_assistant(settings, replace(Paths.from_environment(), cache=folder))
         try:

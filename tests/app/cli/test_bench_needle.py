@@ -41,7 +41,9 @@ def rows_of(result: Any) -> list[dict[str, Any]]:
 
 
 def test_a_row_for_every_depth_and_one_reading_of_the_text(octavo: Callable[..., Any], tiny: str) -> None:
-    result = octavo("bench", "needle", "--model", tiny, "--tokens", "2000", "1500", "--depths", "3", "--json")
+    result = octavo(
+        "bench", "needle", "--model", tiny, "--tokens", "1500", "--tokens", "1500", "2000", "--depths", "3", "--json"
+    )
 
     rows = rows_of(result)
     assert [(row["tokens"], row["depth"]) for row in rows] == [
