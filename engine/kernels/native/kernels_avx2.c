@@ -12,6 +12,7 @@ enum { WAYS_OF_MANY = 1, HALVES_AT_ONCE = 1 };
 #include "elementwise.inc.h"
 #include "pages.inc.h"
 #include "codec.inc.h"
+#include "attention_block.inc.h"
 #include "attention.inc.h"
 #include "bounds.inc.h"
 #include "queries.inc.h"
