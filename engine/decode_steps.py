@@ -86,7 +86,7 @@ class NativeSteps:
             stage += 1
         attention.note_read()
         if far is not None:
-            row.candidates.weighed[row.due] = row.num_far
+            row.candidates.end_token(row.due, row.num_far)
             found = np.delete(np.arange(self._decoder.spec.num_layers), loaded)
             attention.note_selected(found, far.chosen[found], far.counts[found])
 

@@ -104,6 +104,8 @@ class DecodeAttention:
             self._stream_row(layer, q, row, state)
         if row.num_far:
             self._read_selected(layer, q, row, self._select(layer, q, row, state), state)
+            if layer == self._pool.num_layers - 1:
+                row.candidates.end_token(row.due, row.num_far)
         self._foresee(layer + 1, row)
 
     def _read_selected(self, layer: int, q: Tensor, row: Row, chosen: Ids, state: AttentionState) -> None:
@@ -166,7 +168,6 @@ class DecodeAttention:
             chosen, counts = setup.select_far(
                 layer, q, row.sequence, row.far_count, row.far_angles, read, setup.token_limits, looked_at
             )
-            candidates.weighed[layer] = row.num_far
         else:
             again = candidates.again(layer, row.num_far)
             chosen, counts = setup.select_again(layer, q, row.sequence, again, row.far_angles, read)
@@ -228,7 +229,7 @@ class Row:
                 most = CANDIDATES * plan.cap_pages
                 sequence.candidates = Candidates(pool.num_layers, most, pool.slab.device)
             self.candidates = sequence.candidates
-            self.due = self.candidates.due(position, self.num_far)
+            self.due = self.candidates.begin_token(position, self.num_far)
 
     @property
     def num_far(self) -> int:

@@ -93,7 +93,7 @@ def select_pages_torch(
     ascending, padded with 0.
 
     Without `sections` no box is weighed: all pages are looked at by the sketches of their keys, which stand for all far
-    pages. They are at most CANDIDATES * cap + 16, and `read` is there.
+    pages. They are at most CANDIDATES * cap + 16, `read` is there, and `looked_at` is not.
     """
     q = lay_side_by_side(q, layout)
     read = None if read is None else lay_side_by_side(read, layout)

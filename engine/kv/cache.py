@@ -59,9 +59,11 @@ class KvCache:
         self.num_pages = max(self.device_pages, lowest)
         bounds = None
         if boxes is not None:
+            # A chunk's pages get their ids before others give theirs up.
+            spare = config.prefill_chunk // config.page_size + config.max_sequences
             longest = self.num_pages_for(config.context or spec.context_length)
-            most = min(longest, self.num_pages)
-            bounds = BoundsTable(boxes, self.layout, spec.num_layers, most, kernels, device)
+            room = min(longest, self.num_pages) + spare
+            bounds = BoundsTable(boxes, self.layout, spec.num_layers, room, kernels, device)
         self.table = PageTable(config.page_size, identity)
         self.tiers = Tiers(
             self.table, device_pool, host, self._space, bounds, writes=writes, keeps_host=config.host_bytes > 0

@@ -16,25 +16,33 @@ from torch import Tensor
 from octavo.engine.kv.bounds import SECTION_PAGES
 
 MOST_WEIGHED = 2_048
-"""Pages that a layer weighs for a token, on average: those of 65,536 tokens."""
+"""Pages that a layer weighs for a token, on average and at most: those of 65,536 tokens in pages of 32."""
 
 
 class Candidates:
     """`looked_at` int32 `[num_layers, most]` are indices of far pages, ascending, as `select_pages` gives them; there
-    were `weighed` int32 `[num_layers]` far pages then, 0 where a layer has not weighed any."""
+    were `weighed` int32 `[num_layers]` far pages then, 0 where a layer has not weighed any.
+
+    Layers that are due for a token which fails before its end are due for the next one.
+    """
 
     def __init__(self, num_layers: int, most: int, device: torch.device) -> None:
         self.looked_at = torch.zeros(num_layers, most, dtype=torch.int32, device=device)
         self.weighed = np.zeros(num_layers, dtype=np.int32)
 
-    def due(self, position: int, num_far: int) -> NDArray[np.bool_]:
-        """Which layers weigh all of so many far pages, for a token at a position: bool `[num_layers]`."""
+    def begin_token(self, position: int, num_far: int) -> NDArray[np.bool_]:
+        """Which layers are due to weigh all of so many far pages, for the token at a position: bool `[num_layers]`."""
         num_layers, most = self.looked_at.shape
         turns = -(-num_far // MOST_WEIGHED)
         turn = (position + np.arange(num_layers)) % turns == 0
         came = num_far - self.weighed
         due: NDArray[np.bool_] = turn | (self.weighed == 0) | (came < 0) | (came > SECTION_PAGES) | (num_far <= most)
+        self.weighed[due] = 0
         return due
+
+    def end_token(self, due: NDArray[np.bool_], num_far: int) -> None:
+        """The layers that were due have left in `looked_at` what they looked at closely."""
+        self.weighed[due] = num_far
 
     def again(self, layer: int, num_far: int) -> Tensor:
         """Indices int64 of the far pages that a layer looks at again, ascending, with those that came since."""

@@ -95,8 +95,8 @@ class FarPages:
 
     ids: Tensor
     sections: Tensor
-    on_host: Ids = field(default_factory=lambda: np.zeros(0, np.int64))
-    _followed: list[PageId] = field(default_factory=list)
+    on_host: Ids = field(init=False, default_factory=lambda: np.zeros(0, np.int64))
+    _followed: list[PageId] = field(init=False, default_factory=list)
 
     @classmethod
     def none(cls, num_layers: int, layout: BoundsLayout, device: torch.device) -> FarPages:

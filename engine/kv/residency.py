@@ -66,12 +66,12 @@ class Residency:
     def grow(self) -> None:
         """Follow the page ids there are. Called when ids were made, before anything is asked of them."""
         capacity = self.table.capacity
+        if self.bounds is not None:
+            self.bounds.resize(capacity)
         if capacity <= len(self.in_step):
             return
         self.device.resize(capacity)
         self.host.resize(capacity)
-        if self.bounds is not None:
-            self.bounds.resize(capacity)
         self.in_step = grown(self.in_step, capacity, False)
         self.pinned = grown(self.pinned, capacity, False)
         self.stored = grown(self.stored, capacity, False)

@@ -23,8 +23,9 @@ typedef struct {
 /* What one sequence selects from, where it does: see Select in select.h, and AttentionConfig for where pages stand that
  * are closed up. Layers weigh all boxes where `due` uint8 [num_layers] says so, and leave in `looked_at` int32
  * [num_layers, CANDIDATES * cap] what they looked at closely; others look at these again, and at the pages from number
- * `weighed` int32 [num_layers] on, which came since. `device_slots` int32 [num_layers, device_stride] says of every page where it is, -1 where it is not;
- * `chosen` int32 [num_layers, cap] and `chosen_counts` int32 [num_layers] receive what each layer selects. */
+ * `weighed` int32 [num_layers] on, which came since. `device_slots` int32 [num_layers, device_stride] says of every page
+ * where it is, -1 where it is not; `chosen` int32 [num_layers, cap] and `chosen_counts` int32 [num_layers] receive what
+ * each layer selects. */
 typedef struct {
     BoundsLayout layout;
     int64_t boxes, boxes_stride, sketches, sketches_stride, capacity, sections, sections_stride;

@@ -35,7 +35,7 @@ typedef struct {
     bool shared;
     const float *cos, *sin;    /* [angles, dim / 2] */
     int64_t angles;
-    const float *read;         /* [rows, heads]; or NULL, but where all are looked at closely */
+    const float *read;         /* [rows, heads]; NULL only where boxes are weighed */
     float scale, tokens;       /* tokens: a page's mass over that of one token at its score */
     float section_width;
     double mass_target;        /* of all heads together */

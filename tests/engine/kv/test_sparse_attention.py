@@ -13,6 +13,7 @@ import torch
 from octavo.engine.attention.plan import ReadingPlan
 from octavo.engine.config import STREAM_PAGES, AttentionConfig, EngineConfig, GenerationPolicy
 from octavo.engine.kv.eviction import Keys, TwoFactor
+from octavo.engine.kv.loading import Loader
 from octavo.engine.kv.pools import Ids
 from octavo.engine.kv.tiers import Tiers
 from octavo.engine.weights.checkpoint import open_checkpoint
@@ -195,9 +196,55 @@ def test_there_is_room_for_the_bounds_of_the_longest_text_from_the_start(
     """Tables that double would stop an answer for a moment, and take twice the room."""
     engine = tiered(folder=folders("qwen2"), attention=FEW, context=1120)
     bounds = engine.engine.cache.tiers.bounds
-    assert bounds.boxes.shape[1] == bounds.sketches.shape[1] == 1120 // 8
-    engine.answer(PROMPT)
-    assert bounds.boxes.shape[1] == 1120 // 8
+    room = 1120 // 8 + 64 // 8 + 4
+    for prompt in (PROMPT, PROMPT[1:], PROMPT[2:]):
+        assert engine.answer(prompt).done.error is None
+        assert bounds.boxes.shape[1] == bounds.sketches.shape[1] == room
+
+
+def test_bounds_have_room_for_more_pages_than_the_longest_text_has(
+    tiered: Callable[..., Any], folders: Callable[[str], Path], memory_store: Callable[..., Any]
+) -> None:
+    """Texts that were read one after the other, and are all kept: whatever the sizes of other tables of page ids."""
+    for context in (1112, 1120, 1168, 1280):
+        for tiers in ({"device_pages": 12, "host_pages": 600}, {"store": memory_store()}):
+            engine = tiered(folder=folders("qwen2"), attention=FEW, context=context, **tiers)
+            for start in range(4):
+                assert engine.answer(PROMPT[start:], GenerationPolicy(max_tokens=2)).done.error is None
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_after_a_token_that_failed_no_page_is_read_twice(
+    tiered: Callable[..., Any], folders: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, native: bool
+) -> None:
+    """A page is lost in the last layer, when others have weighed all pages already: the next token must not look at the
+    new candidates beside pages that came since the old ones."""
+    monkeypatch.setattr("octavo.engine.kv.candidates.MOST_WEIGHED", 13)  # ten turns
+    engine = tiered(
+        folder=folders("qwen2"), attention=FEW, context=2048, kv_codec="k8v4", device_pages=12, host_pages=300
+    )
+    if not native:
+        engine.engine._runner._steps = None
+    load_selected = Loader.load_selected
+    request = engine.engine.submit(PROMPT, replace(GREEDY, max_tokens=40))
+    sequence = engine.engine._scheduler.find(request)
+    to_lose = {1104, 1110, 1111, 1121, 1122}
+
+    def lose(loader: Loader, layer: int, pages: Ids) -> Ids:
+        if layer == 1 and not sequence.is_prefilling and len(sequence.token_ids) - 1 in to_lose:
+            to_lose.remove(len(sequence.token_ids) - 1)
+            loader._lose({int(pages[0]): "it could not be read"})
+        return load_selected(loader, layer, pages)
+
+    monkeypatch.setattr(Loader, "load_selected", lose)
+    events = []
+    while not engine.engine.is_idle:
+        events += engine.engine.step()
+        if sequence.pages is not None:
+            for pages in sequence.pages.selected.values():
+                assert len(set(pages.tolist())) == len(pages)
+    assert not to_lose
+    assert events[-1].error is None
 
 
 def test_as_many_pages_can_be_selected_as_pass_through_the_slots_at_once(
