@@ -32,11 +32,10 @@ class Candidates:
 
     def begin_token(self, position: int, num_far: int) -> NDArray[np.bool_]:
         """Which layers are due to weigh all of so many far pages, for the token at a position: bool `[num_layers]`."""
-        num_layers, most = self.looked_at.shape
         turns = -(-num_far // MOST_WEIGHED)
-        turn = (position + np.arange(num_layers)) % turns == 0
+        turn = (position + np.arange(len(self.weighed))) % turns == 0
         came = num_far - self.weighed
-        due: NDArray[np.bool_] = turn | (self.weighed == 0) | (came < 0) | (came > SECTION_PAGES) | (num_far <= most)
+        due: NDArray[np.bool_] = turn | (self.weighed == 0) | (came < 0) | (came > SECTION_PAGES)
         self.weighed[due] = 0
         return due
 
