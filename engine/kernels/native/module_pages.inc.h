@@ -62,28 +62,38 @@ static PyObject *ops_gather_pages(PyObject *object, Arguments arguments, Py_ssiz
     Py_RETURN_NONE;
 }
 
+/* Of attention: the pages, the queries and where each one's pages are; then angles, and the softmax so far. */
+#define READ_QUERIES(a)            \
+    do {                           \
+        (a).pages.data = POINTER;  \
+        (a).pages.slots = INTEGER; \
+        (a).q = POINTER;           \
+        (a).n = INTEGER;           \
+        (a).heads = INTEGER;       \
+        (a).slots = POINTER;       \
+    } while (0)
+#define READ_STATE(a)                \
+    do {                             \
+        (a).cos = POINTER;           \
+        (a).sin = POINTER;           \
+        (a).angles = INTEGER;        \
+        (a).scale = (float)REAL;     \
+        (a).state.highest = POINTER; \
+        (a).state.total = POINTER;   \
+        (a).state.values = POINTER;  \
+    } while (0)
+
 /* attend_pages(layout, slab, slots_in_slab, q, n, heads, slots, distances, num_pages, max_pages, cos,
  * sin, angles, scale, highest, total, values, fresh) */
 static PyObject *ops_attend_pages(PyObject *object, Arguments arguments, Py_ssize_t count) {
     ARGUMENTS(18);
     Attention a = {0};
     READ_LAYOUT(a.pages.layout);
-    a.pages.data = POINTER;
-    a.pages.slots = INTEGER;
-    a.q = POINTER;
-    a.n = INTEGER;
-    a.heads = INTEGER;
-    a.slots = POINTER;
+    READ_QUERIES(a);
     a.distances = POINTER;
     a.num_pages = POINTER;
     a.max_pages = INTEGER;
-    a.cos = POINTER;
-    a.sin = POINTER;
-    a.angles = INTEGER;
-    a.scale = (float)REAL;
-    a.state.highest = POINTER;
-    a.state.total = POINTER;
-    a.state.values = POINTER;
+    READ_STATE(a);
     a.fresh = FLAG;
     if (PyErr_Occurred()) return NULL;
     const char *problem = find_pages_problem(&a);
@@ -101,20 +111,9 @@ static PyObject *ops_attend_tail(PyObject *object, Arguments arguments, Py_ssize
     Attention a = {0};
     READ_LAYOUT(a.pages.layout);
     a.hadamard_size = INTEGER;
-    a.pages.data = POINTER;
-    a.pages.slots = INTEGER;
-    a.q = POINTER;
-    a.n = INTEGER;
-    a.heads = INTEGER;
-    a.slots = POINTER;
+    READ_QUERIES(a);
     a.tail_tokens = POINTER;
-    a.cos = POINTER;
-    a.sin = POINTER;
-    a.angles = INTEGER;
-    a.scale = (float)REAL;
-    a.state.highest = POINTER;
-    a.state.total = POINTER;
-    a.state.values = POINTER;
+    READ_STATE(a);
     a.out = POINTER;
     if (PyErr_Occurred()) return NULL;
     const char *problem = find_tail_problem(&a);
